@@ -145,6 +145,24 @@ async def test_a_removed_user_ends_and_everybody_else_goes_on(tmp_path):
         assert "Traceback" not in server.log()
 
 
+async def test_clients_go_on_when_the_key_of_tokens_is_exchanged(tmp_path):
+    async with SecureServer(tmp_path) as server:
+        async with server.connect() as client:
+            await client.create_scope("sales")
+            await client.create_stream("sales", "shared")
+        load, follower = Load(server, "streamer", "key"), Follower(server, "reader")
+        await load.goes_on()
+        assert await asyncio.to_thread(server.stop) == 0
+        (tmp_path / "data" / "token.key").unlink()
+        await asyncio.to_thread(server.start)
+        async with asyncio.timeout(60):
+            await load.goes_on()
+            await load.stop()
+            await follower.has_all_of(load)
+        await follower.stop()
+        assert follower.seen["key"] == list(range(load.sent))
+
+
 async def _once_known(server, user):
     """Return a load of a user as soon as the server takes it."""
     async with asyncio.timeout(10):

@@ -12,6 +12,7 @@ from headrace.rpc.generated import controller_pb2 as pb
 from headrace.testing.clock import ManualClock
 
 NOW_S = 1_700_000_000
+INVALID = 0
 LIFETIME_S = 60
 
 
@@ -150,9 +151,22 @@ async def test_a_refused_token_is_fetched_anew_but_once(tokens, controller):
     assert old not in str(refusal)
 
 
-async def test_a_token_that_is_no_good_is_final(tokens):
-    token = await tokens.token("s", "t", Access.READ)
-    refusal = tokens.refusal("s", "t", token, 0, "s/t/0")
-    assert isinstance(refusal, AccessDeniedError)
-    assert not isinstance(refusal, TokenExpiredError)
-    assert await tokens.token("s", "t", Access.READ) != token
+async def test_a_token_that_is_no_good_is_final_if_a_fresh_one_is_no_better(tokens):
+    first = await tokens.token("s", "t", Access.READ)
+    for segment in ("s/t/0", "s/t/1"):  # both were opened with it
+        assert isinstance(tokens.refusal("s", "t", first, INVALID, segment), TokenExpiredError)
+    second = await tokens.token("s", "t", Access.READ)
+    assert second != first
+    assert isinstance(tokens.refusal("s", "t", first, INVALID, "s/t/2"), TokenExpiredError)
+    for _ in range(3):
+        refusal = tokens.refusal("s", "t", await tokens.token("s", "t", Access.READ), INVALID, "s/t/0")
+        assert isinstance(refusal, AccessDeniedError)
+        assert not isinstance(refusal, TokenExpiredError)
+
+
+async def test_keys_may_be_exchanged_more_than_once(tokens, clock):
+    for _ in range(3):
+        token = await tokens.token("s", "t", Access.READ)
+        assert isinstance(tokens.refusal("s", "t", token, INVALID, "s/t/0"), TokenExpiredError)
+        await tokens.token("s", "t", Access.READ)
+        clock.advance(LIFETIME_S * 1000)

@@ -49,6 +49,8 @@ class _Known:
     token: str = field(repr=False)
     expires_ms: int | None
     fetched_ms: int
+    is_second: bool
+    """Whether it took the place of one that was refused."""
 
     def is_good(self, now_ms: int) -> bool:
         if self.expires_ms is None or self.expires_ms - now_ms > _RENEW_BEFORE_MS:
@@ -78,6 +80,8 @@ class Tokens:
         self._enabled = enabled
         self._known: dict[_Key, _Known] = {}
         self._fetching: dict[_Key, asyncio.Future[str]] = {}
+        self._refused: set[_Key] = set()
+        """Those whose last token was refused and not replaced yet."""
 
     async def token(self, scope: str, stream: str, access: Access) -> str:
         """Return a token that is valid for at least some seconds; empty if none is needed.
@@ -117,9 +121,11 @@ class Tokens:
         finally:
             del self._fetching[key]
         token: str = reply.delegationToken
-        if len(self._known) >= _TOKENS_MAX:
+        if len(self._known) + len(self._refused) >= _TOKENS_MAX:
             self._known.clear()
-        self._known[key] = _Known(token, expiry_ms(token), self._clock.now_ms())
+            self._refused.clear()
+        self._known[key] = _Known(token, expiry_ms(token), self._clock.now_ms(), key in self._refused)
+        self._refused.discard(key)
         fetching.set_result(token)
         return token
 
@@ -128,12 +134,18 @@ class Tokens:
     ) -> AccessDeniedError:
         """Forget ``token``, which a store has refused, and return what the refusal means.
 
-        :class:`TokenExpiredError` is to be answered with a fresh token, anything else is final.
+        :class:`TokenExpiredError` is to be answered with a fresh token, anything else is final. A token that
+        is invalid counts as expired if it is the first to be refused: the key that signs them was exchanged.
         """
+        is_second = False
         for access in Access:
-            known = self._known.get((scope, stream, access))
+            key = (scope, stream, access)
+            known = self._known.get(key)
             if known is not None and known.token == token:  # not one that was fetched since
-                del self._known[scope, stream, access]
+                del self._known[key]
+                is_second |= known.is_second
+                if error_code != TOKEN_EXPIRED:
+                    self._refused.add(key)
         if error_code == TOKEN_EXPIRED:
             return TokenExpiredError(
                 f"{segment}: the token has expired; if it was just fetched, the clocks of controller and"
@@ -141,4 +153,8 @@ class Tokens:
             )
         if not self._enabled:
             return UnauthenticatedError(f"{segment}: the segment store wants a token: {NO_CREDENTIALS}")
-        return AccessDeniedError(f"{segment}: the segment store refuses the token")
+        if not is_second:
+            return TokenExpiredError(
+                f"{segment}: the segment store refuses the token, and perhaps not another"
+            )
+        return AccessDeniedError(f"{segment}: the segment store refuses the token, and a fresh one too")
