@@ -4,6 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.limits import INT64_MAX, INT64_MIN
+from headrace.model.tables import NOT_EXISTS, TableEntry
 from headrace.wire import commands as c
 from headrace.wire.acknowledgement import encode_data_appended
 from headrace.wire.frames import encode
@@ -11,8 +12,9 @@ from headrace.wire.read_reply import (
     encode_segment_read_header,
     encode_segment_read_trailer,
 )
-from headrace.wire.update_reply import encode_table_entries_updated
+from headrace.wire.table_replies import encode_table_entries_updated, encode_table_read
 
+KEY = st.binary(min_size=1, max_size=9)
 VERSION = st.integers(-1, INT64_MAX)
 INT64 = st.integers(INT64_MIN, INT64_MAX)
 
@@ -35,3 +37,19 @@ def test_head_data_and_trailer_are_a_segment_read(segment, offset, at_tail, end,
 def test_an_answer_to_an_update_has_its_versions(request_id, versions):
     expected = encode(c.TableEntriesUpdated(request_id, versions))
     assert encode_table_entries_updated(request_id, versions) == expected
+
+
+@given(
+    INT64,
+    st.text(max_size=20),
+    st.lists(
+        st.tuples(st.binary(min_size=1, max_size=9), st.none() | st.tuples(st.binary(max_size=9), VERSION))
+    ),
+)
+def test_an_answer_to_a_look_up_has_an_entry_per_key(request_id, segment, items):
+    found = [rest and TableEntry(key, *rest) for key, rest in items]
+    keys = [key for key, _ in items]
+    entries = [entry or TableEntry(key, b"", NOT_EXISTS) for key, entry in zip(keys, found, strict=True)]
+    assert encode_table_read(request_id, segment, keys, found) == encode(
+        c.TableRead(request_id, segment, entries)
+    )

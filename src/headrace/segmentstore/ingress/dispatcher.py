@@ -186,7 +186,13 @@ class Dispatcher:
 
     def _take_request(self, layout: Layout, payload: memoryview) -> bool:
         """Start one request; return False if it has to wait: then it is taken again later."""
-        command = layout.read(payload) if len(payload) <= _SMALL_PAYLOAD_BYTES else None
+        command: Command | None = None
+        if len(payload) <= _SMALL_PAYLOAD_BYTES:
+            command = layout.read(payload)
+            if self.requests.answer_nowait(cast("Request", command)):
+                if self._outbox.full:
+                    self.blocked |= OUTBOX
+                return True
         size = layout.decoded_bytes(payload) if command is None else layout.memory_bytes(command, payload)
         self.blocked |= self.requests.admit(size, self.decoder.taken_bytes - len(payload) - HEAD_BYTES)
         if self.blocked:

@@ -26,7 +26,7 @@ from headrace.segmentstore.ingress.table_session import TableSession
 from headrace.wire import commands as c
 from headrace.wire.commands.kinds import Request
 from headrace.wire.frames import encode
-from headrace.wire.update_reply import encode_table_entries_updated
+from headrace.wire.table_replies import encode_table_entries_updated
 
 _logger = logging.getLogger(__name__)
 
@@ -89,6 +89,26 @@ class RequestSession:
         if lease is not None:
             self._home.budget.end(lease)
 
+    def answer_nowait(self, command: Request) -> bool:
+        """Answer ``command``, of a small frame that was just decoded, if that needs nothing but memory; else
+        return False. It needs no lease: nothing of it is left.
+        """
+        if type(command) is not c.ReadTable or not self._replies.may_answer_nowait:
+            return False
+        try:
+            check_request(self._home.authorise, command)
+            frame = self._tables.read_nowait(command, self._read_bytes_max)
+            if frame is None:
+                return False
+            self._outbox.send_reply(frame)
+        except HeadraceError as error:
+            self._connection.on_error(command, error)
+        except Exception as error:  # noqa: BLE001 - a bug of ours: only this connection ends
+            self._on_bug(command, error)
+        self._home.totals.requests += 1
+        self._end_next()  # it may have waited for a lease first
+        return True
+
     def start(self, command: Request) -> bool:
         """Start ``command``, which was admitted. Return whether that takes an iteration of the loop."""
         if self._frame_lease.is_lease_of(self._frame_at):
@@ -105,13 +125,13 @@ class RequestSession:
             return False
         self._home.totals.requests += 1
         self.running += 1
-        if not self._answer_or_begin(command, lease):
+        if not self._begin(command, lease):
             self._spawn(handler, command, lease)
             return True
         return False
 
-    def _answer_or_begin(self, command: Request, lease: Lease) -> bool:
-        """Answer or begin a request about a table without a task; return False if it takes one."""
+    def _begin(self, command: Request, lease: Lease) -> bool:
+        """Begin an update of a table without a task; return False if it, or another request, takes one."""
         try:
             if type(command) is c.UpdateTableEntries:
                 if not self._change_order.may_begin(command):
@@ -119,13 +139,6 @@ class RequestSession:
                 check_request(self._home.authorise, command)
                 if not self._tables.begin_update(command, partial(self._on_updated, command, lease)):
                     return False
-            elif type(command) is c.ReadTable and self._replies.may_answer_nowait:
-                check_request(self._home.authorise, command)
-                reply = self._tables.read_nowait(command, self._read_bytes_max)
-                if reply is None:
-                    return False
-                self._outbox.send_reply(encode(reply))
-                self._end(lease)
             else:
                 return False
         except HeadraceError as error:

@@ -6,8 +6,6 @@ the answer, and fail with AnswerTooLargeError, which carries their actual size.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from headrace.errors import InvalidArgumentError
 from headrace.limits import LIST_COUNT_MAX
 from headrace.model.tables import NOT_EXISTS, TableEntry
@@ -16,6 +14,7 @@ from headrace.segmentstore.ingress.segment_session import Handler
 from headrace.segmentstore.tables.update_batch import OnUpdated
 from headrace.wire import commands as c
 from headrace.wire.commands.kinds import Reply, Request
+from headrace.wire.table_replies import encode_table_read
 
 
 class TableSession:
@@ -84,13 +83,18 @@ class TableSession:
     async def read(self, request: c.ReadTable, bytes_max: int) -> Reply:
         """Answer one entry per key: peers recognise a missing one by its version or its empty value."""
         keys = [key.key for key in request.keys]
-        return _found(request, keys, await self._store.table_get(request.segment, keys, bytes_max))
+        found = await self._store.table_get(request.segment, keys, bytes_max)
+        entries = [
+            TableEntry(key, b"", NOT_EXISTS) if entry is None else entry
+            for key, entry in zip(keys, found, strict=True)
+        ]
+        return c.TableRead(request.request_id, request.segment, entries)
 
-    def read_nowait(self, request: c.ReadTable, bytes_max: int) -> Reply | None:
-        """Answer what is in memory without a task; None if :meth:`read` has to."""
+    def read_nowait(self, request: c.ReadTable, bytes_max: int) -> bytes | None:
+        """Return the frame that answers what is in memory; None if :meth:`read` has to answer."""
         keys = [key.key for key in request.keys]
         found = self._store.table_get_nowait(request.segment, keys, bytes_max)
-        return None if found is None else _found(request, keys, found)
+        return None if found is None else encode_table_read(request.request_id, request.segment, keys, found)
 
     async def read_keys(self, request: c.ReadTableKeys, bytes_max: int) -> Reply:
         keys, token = await self._store.table_keys(
@@ -129,14 +133,6 @@ class TableSession:
             delta.reached_end,
             delta.last_position,
         )
-
-
-def _found(request: c.ReadTable, keys: list[bytes], found: Sequence[TableEntry | None]) -> c.TableRead:
-    entries = [
-        TableEntry(key, b"", NOT_EXISTS) if entry is None else entry
-        for key, entry in zip(keys, found, strict=True)
-    ]
-    return c.TableRead(request.request_id, request.segment, entries)
 
 
 def _check_condition(table_segment_offset: int) -> None:

@@ -7,6 +7,7 @@ import pytest
 from headrace.errors import AccessDeniedError, InvalidArgumentError, TableKeyVersionError, WalWriteError
 from headrace.model.tables import NO_VERSION, NOT_EXISTS, TableEntry, TableKey
 from headrace.security.permission import Permission
+from headrace.segmentstore.ingress.budget import Lane
 from headrace.segmentstore.ingress.config import IngressConfig
 from headrace.wire import commands as c
 from tests.unit.segmentstore.ingress.world import FakeHome, Peer
@@ -166,3 +167,31 @@ async def test_keys_in_memory_are_answered_without_a_task(peer, store, begun):
         for number in range(20)
     ]
     assert store.calls == []
+
+
+async def test_keys_in_memory_are_answered_although_no_request_gets_a_lease(home, store, begun):
+    store.table_get_nowait = lambda *_: [None]
+    holder, other = Peer(home), Peer(home)
+    lease = home.budget.begin(
+        Lane.SMALL_REQUESTS, holder.connection, home.config.connection_bytes_max, lambda: None
+    )
+    assert await other.ask(c.ReadTable(1, "t", "", [TableKey(b"k")])) == [
+        c.TableRead(1, "t", [TableEntry(b"k", b"", NOT_EXISTS)])
+    ]
+    store.table_get_nowait = lambda *_: None
+    other.feed(c.ReadTable(2, "t", "", [TableKey(b"k")]))
+    assert await other.replies() == []
+    home.budget.end(lease)
+    assert [reply.request_id for reply in await other.replies()] == [2]
+    assert home.budget.used(*Lane) == 0
+
+
+async def test_a_client_that_takes_no_answers_is_not_answered_for_ever(home, store, begun):
+    store.table_get_nowait = lambda _, keys, __: [TableEntry(keys[0], bytes(30_000), 7)]
+    peer = Peer(home)
+    peer.transport.stuck = True
+    for number in range(200):
+        peer.feed(c.ReadTable(number, "t", "", [TableKey(b"k")]))
+        await asyncio.sleep(0)
+    assert "outbox" in peer.connection.statistics()["blocked"]
+    assert home.budget.unsent_bytes < 2 * home.config.write_buffer_bytes_max
