@@ -69,6 +69,11 @@ class Supervisor:
         task.add_done_callback(self._on_done)
         return task
 
+    @property
+    def count(self) -> int:
+        """How many tasks there are now."""
+        return len(self._tasks)
+
     async def stop(self) -> None:
         """Cancel every task and wait until all have ended. Idempotent; concurrent calls are allowed.
 

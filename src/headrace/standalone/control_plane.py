@@ -98,6 +98,7 @@ class ControlPlane:
                 readers_manage_groups=self._config.auth.readers_manage_groups,
                 credentials=None if certificates is None else server_credentials(certificates),
             )
+            self._tables.callers = self._grpc.calls_running
             with naming_port("controller_port", self._config.host, self._config.controller_port):
                 self.grpc_port = self._grpc.bind()
             self._controller.publish(self._config.advertised("controller", self.grpc_port))

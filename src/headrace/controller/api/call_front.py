@@ -76,6 +76,9 @@ class CallFront:
     def serves(self, call: str) -> bool:
         return call in self._handlers
 
+    def calls_running(self) -> int:
+        return self._calls.count
+
     async def answer(self, name: str, message: Any, data: bytes, metadata: Metadata) -> Answer | Refusal:
         """Answer the call ``name`` of the protocol, whose requests are of the class ``message``.
 

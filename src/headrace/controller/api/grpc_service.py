@@ -90,6 +90,10 @@ class GrpcServer:
         await self._server.stop(grace_s)
         await self._front.stop()
 
+    def calls_running(self) -> int:
+        """Return how many calls are being answered now."""
+        return self._front.calls_running()
+
     def _method(self, method: MethodDescriptor) -> Any:
         response = GetMessageClass(method.output_type)
         serve = self._serve(method) if self._front.serves(snake_case(method.name)) else _refuse(method.name)

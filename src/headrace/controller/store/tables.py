@@ -3,6 +3,8 @@
 Updates that arrive while one of a table is in flight are joined into the next one, as a log joins appends
 into a frame: a busy controller then pays for one segment operation where it made dozens of updates. Joined
 updates stay independent; when one of them has a stale condition, or is refused, each is sent on its own.
+On a quick disk an operation is over before the next update comes; so with many callers at work each first
+waits a little for more.
 
 Table segments put and remove in separate operations. An update that does both therefore writes *tombstones*,
 rows without a value, in the same operation as its puts, and removes them afterwards; a tombstone reads as an
@@ -45,6 +47,10 @@ TABLE_PREFIX: Final = "_system/_tables/"
 JOINED_WRITES_MAX: Final = 1000
 JOINED_BYTES_MAX: Final = 4 << 20
 WAITING_UPDATES_MAX: Final = 20_000
+LINGER_CALLERS_MIN: Final = 4
+LINGER_CALLERS: Final = 12
+"""From the least number on an operation waits for a millisecond, and one more for each so many."""
+LINGER_MS_MAX: Final = 3
 ROLLOVER_BYTES: Final = 16 << 20
 
 #: What has certainly not happened is sent again, for about half a minute: a container needs that to move.
@@ -83,6 +89,8 @@ class TableStore:
         self._segments = segments
         self._entropy = entropy
         self._supervisor = Supervisor("metadata tables")
+        self.callers: Callable[[], int] = lambda: 0
+        """How many calls are at work, each of which may update rows; whoever serves them sets it."""
         self._waiting: dict[str, deque[_Update]] = {}
         self._waiting_count = 0
         self._updates = 0
@@ -178,6 +186,9 @@ class TableStore:
         """Send what is waiting, joined as far as possible, until nothing is."""
         try:
             while waiting:
+                pause_s = linger_s(self.callers())
+                if pause_s:
+                    await asyncio.sleep(pause_s)
                 group = take_joined(waiting)
                 self._waiting_count -= len(group)
                 try:
@@ -293,6 +304,17 @@ class TableStore:
             if not _did_not_happen(error):
                 raise
         return await retry(_RETRY, call, entropy=self._entropy, retryable=_did_not_happen)
+
+
+def linger_s(callers: int) -> float:
+    """Return how long an operation waits for more updates while so many calls are at work.
+
+    Nothing for a few: each waits for its own operations, one after the other. A busy server has taken only some
+    of the calls that wait for it, so a little from a few more on; all of it once many are at work.
+    """
+    if callers < LINGER_CALLERS_MIN:
+        return 0.0
+    return min(1 + callers // LINGER_CALLERS, LINGER_MS_MAX) / 1000
 
 
 def take_joined(waiting: deque[_Update]) -> list[_Update]:

@@ -2,9 +2,11 @@ import asyncio
 from collections import deque
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from headrace.controller.store.contract import ABSENT, Row, Write
-from headrace.controller.store.tables import TableStore, _Update, take_joined
+from headrace.controller.store.tables import LINGER_CALLERS_MIN, TableStore, _Update, linger_s, take_joined
 from headrace.errors import (
     AnswerTooLargeError,
     ConnectionLostError,
@@ -36,6 +38,28 @@ async def test_updates_that_wait_for_each_other_are_sent_together(store, segment
     assert segments.calls["table_update"] <= 3
     assert store.statistics().updates == 500
     assert store.statistics().tables_active == 0
+
+
+async def test_updates_of_many_callers_wait_for_each_other_and_those_of_a_few_do_not(store, segments):
+    async def update_in_turn(first):
+        for number in range(first, first + 5):
+            await store.update("t", [Write(b"%d" % number, b"v", ABSENT)])
+
+    store.callers = lambda: LINGER_CALLERS_MIN - 1
+    await update_in_turn(0)
+    assert segments.calls["table_update"] == 5
+    store.callers = lambda: LINGER_CALLERS_MIN
+    late = asyncio.ensure_future(store.update("t", [Write(b"late", b"v", ABSENT)]))
+    for _ in range(3):
+        await asyncio.sleep(0)
+    await asyncio.gather(late, store.update("t", [Write(b"later", b"v", ABSENT)]))
+    assert segments.calls["table_update"] == 6
+
+
+@given(st.integers(0, 100_000))
+def test_no_operation_waits_long_for_more_updates(callers):
+    assert 0 <= linger_s(callers) <= 0.003
+    assert linger_s(callers) <= linger_s(callers + 1)
 
 
 async def test_rows_that_do_not_fit_one_reply_are_read_in_several(store, segments):
