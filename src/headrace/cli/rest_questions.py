@@ -81,7 +81,7 @@ def _refusal(code: int, address: str, what: str, authorization: str | None) -> H
     if code == _UNAUTHORIZED:
         from headrace.client.credentials import NO_CREDENTIALS
 
-        reason = "are missing or wrong" if authorization else f"are missing: {NO_CREDENTIALS}"
+        reason = "are wrong" if authorization else f"are missing: {NO_CREDENTIALS}"
         return UnauthenticatedError(f"{address}: the credentials {reason}")
     if code == _FORBIDDEN:
         return PermissionDeniedError(f"{address}: this user may not read its {what}")

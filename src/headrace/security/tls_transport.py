@@ -77,6 +77,8 @@ class TlsTransport(asyncio.Transport, asyncio.BufferedProtocol):
         self._eof_received = False
         self._eof_passed_on = False
         self._closing = False
+        self._unasked_bytes = 0
+        """Of answers that TLS itself gave since the client last took everything."""
 
     # -------------------------------------------------------------------------- from the transport below
 
@@ -97,8 +99,8 @@ class TlsTransport(asyncio.Transport, asyncio.BufferedProtocol):
         return self._acceptor.buffer
 
     def buffer_updated(self, nbytes: int) -> None:
-        if self._closing:
-            return
+        if self._closing or self._eof_received:
+            return  # what follows the client's last word would only fill memory
         self._has_received = True
         self._incoming.write(self._acceptor.buffer[:nbytes])
         if self._protocol is None:
@@ -178,13 +180,28 @@ class TlsTransport(asyncio.Transport, asyncio.BufferedProtocol):
             return
         if self._closing:
             return
-        if self._outgoing.pending:  # new keys, for instance
-            self._hand_down([])
+        if self._outgoing.pending and not self._answer_by_itself():
+            return
         if self._eof_received and not (self._paused or self._eof_passed_on):
             self._eof_passed_on = True
             assert isinstance(self._protocol, asyncio.Protocol | asyncio.BufferedProtocol)
             if not self._protocol.eof_received():
                 self.close()
+
+    def _answer_by_itself(self) -> bool:
+        """Send what TLS answers without the protocol, such as new keys; return False if the client is closed
+        instead, because it takes none of these answers: no bound of the protocol would hold for them.
+        """
+        if not self._below.get_write_buffer_size():
+            self._unasked_bytes = 0
+        self._unasked_bytes += self._outgoing.pending
+        if self._unasked_bytes <= _PIECE_BYTES:
+            self._hand_down([])
+            return True
+        peer = self.get_extra_info("peername")
+        _logger.info("connection %s is closed: TLS: its answers are not taken", peer)
+        self.abort()
+        return False
 
     def _pass_on_some(self) -> bool:
         """Fill the buffer of the protocol once; return whether there may be more."""

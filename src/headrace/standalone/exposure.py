@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import ipaddress
 from typing import Final
+
+from headrace.model.endpoint import is_loopback
 
 _MISSING: Final = {
     (False, False): (
@@ -25,13 +26,6 @@ def find_exposure(host: str, *, encrypts: bool, knows_users: bool) -> str | None
     """Return what an operator should know of a server that listens on ``host``; None if nothing is missing
     or only this machine reaches it.
     """
-    if _is_of_this_machine_only(host) or (encrypts and knows_users):
+    if is_loopback(host) or (encrypts and knows_users):
         return None
     return f"the server listens on {host} {_MISSING[encrypts, knows_users]}"
-
-
-def _is_of_this_machine_only(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:  # a name: what it means elsewhere is not known
-        return host.lower().rstrip(".") == "localhost"

@@ -103,7 +103,7 @@ def test_credentials_do_not_follow_to_another_server(serve, user, capsys):
 @pytest.mark.parametrize(
     ("status", "words"),
     [
-        (b"401 Unauthorized", "the credentials are missing or wrong"),
+        (b"401 Unauthorized", "the credentials are wrong"),
         (b"403 Forbidden", "this user may not read"),
     ],
 )

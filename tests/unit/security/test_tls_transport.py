@@ -1,7 +1,10 @@
 """An encrypted connection between a client in memory and a transport that takes what the test lets it."""
 
 import asyncio
+import contextlib
+import resource
 import ssl
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -114,6 +117,11 @@ class Buffered(Receiver, asyncio.BufferedProtocol):
     def buffer_updated(self, nbytes):
         self.received += self.buffer[:nbytes]
         self.on_data()
+
+
+def resident_bytes():
+    """Return what the process has in memory: buffers of TLS are no objects of Python."""
+    return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
 
 
 class World:
@@ -250,6 +258,54 @@ async def test_the_end_of_a_client_comes_behind_what_it_sent_and_it_gets_its_rep
     world.deliver()
     assert world.replies() == (b"owed", None)
     assert world.below.closed
+
+
+async def test_bytes_behind_the_end_of_a_client_are_not_retained(world):
+    with contextlib.suppress(ssl.SSLWantReadError):
+        world.client.unwrap()
+    world.deliver()
+    assert world.protocol.events == ["made", "eof"]
+    before = resident_bytes()
+    for _ in range(1000):
+        world.deliver(bytes(64 << 10))
+    assert resident_bytes() - before < 16 << 20
+    world.server.write(b"a reply that was owed")
+    world.incoming.write(bytes(world.below.written))
+    assert world.client.read() == b"a reply that was owed"
+
+
+class Chatty(ssl.SSLObject):
+    """Sends a record of its own whenever it is asked for bytes, as for each new key that a client wants."""
+
+    def read(self, size, buffer):
+        self.answers.write(bytes(27))
+        return super().read(size, buffer)
+
+
+@pytest.fixture
+def chatty(context, monkeypatch):
+    def wrap(incoming, outgoing, **options):
+        made = Chatty._create(incoming, outgoing, context=context, **options)
+        made.answers = outgoing
+        return made
+
+    monkeypatch.setattr(context, "wrap_bio", wrap)
+    return context
+
+
+@pytest.mark.parametrize("takes", [False, True])
+async def test_a_client_that_takes_no_answers_of_tls_is_closed(files, chatty, caplog, takes):
+    caplog.set_level("INFO")
+    world = World(files, chatty).shake_hands()
+    for _ in range(3000):
+        world.below.stuck = not takes
+        world.client.write(b"x")
+        world.deliver()
+        if world.below.aborted:
+            break
+    assert world.below.aborted is not takes
+    assert world.below.unsent < 128 << 10
+    assert caplog.text.count("its answers are not taken") == (0 if takes else 1)
 
 
 async def test_a_connection_without_a_last_word_ends_too(world):

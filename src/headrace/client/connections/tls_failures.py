@@ -31,7 +31,10 @@ def server_is_plain(server: str) -> TlsError:
 def _not_trusted(server: str, reason: str) -> TlsError:
     low = reason.lower()
     if "expired" in low:
-        return TlsError(f"the certificate of {server} has expired: the server needs another one")
+        return TlsError(
+            f"the certificate of {server} has expired: the server needs another one, unless the clock of this"
+            " machine is ahead"
+        )
     if "not yet valid" in low:
         return TlsError(f"the certificate of {server} is not valid yet: compare the clocks of both machines")
     if "hostname" in low or "mismatch" in low:

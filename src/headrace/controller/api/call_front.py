@@ -21,7 +21,7 @@ from headrace.controller.api.access import Caller, Gatekeeper, admit
 from headrace.controller.api.auth import Rule
 from headrace.controller.api.issued_tokens import IssuedTokens
 from headrace.controller.api.listings import LISTINGS, Listing
-from headrace.errors import HeadraceError, InvalidArgumentError
+from headrace.errors import HeadraceError, InvalidArgumentError, ThrottledError
 from headrace.rpc.refusals import refusing_reply, tell_error
 from headrace.rpc.status import status_of
 from headrace.runtime.logs import logger
@@ -31,6 +31,9 @@ Handler = Callable[[Any], Coroutine[Any, Any, Any]]
 Metadata = Iterable[tuple[str, str | bytes]]
 
 CALL_TIMEOUT_S: Final = 300.0
+
+CALLS_MAX: Final = 1024
+"""Calls at a time; more are refused, and their clients try again. Calls whose callers left count too."""
 
 _log = logger(__name__)
 
@@ -72,6 +75,7 @@ class CallFront:
         self._rules = rules or {}
         self._tokens = tokens
         self._calls = Supervisor("control calls")
+        self._active = 0
 
     def serves(self, call: str) -> bool:
         return call in self._handlers
@@ -126,23 +130,42 @@ class CallFront:
             request.continuationToken.CopyFrom(reply.continuationToken)
 
     async def _handle(self, call: str, request: Any) -> Any:
-        """Return the reply. Raises the handler's errors of ours."""
-        reply = await asyncio.shield(self._calls.spawn(call, self._outcome(call, request)))
-        if isinstance(reply, HeadraceError):
-            raise reply
-        return reply
+        """Return the reply. Raises what the handler raises; ThrottledError if too many are active."""
+        if self._active >= CALLS_MAX:
+            raise ThrottledError(f"{CALLS_MAX} control calls are active, some of them without their callers")
+        self._active += 1
+        task = self._calls.spawn(call, self._outcome(call, request))
+        task.add_done_callback(self._on_done)
+        try:
+            outcome = await asyncio.shield(task)
+        except asyncio.CancelledError:
+            task.add_done_callback(functools.partial(_report, call))
+            raise
+        if isinstance(outcome, Exception):
+            raise outcome
+        return outcome
 
     async def _outcome(self, call: str, request: Any) -> Any:
-        """Return the reply, or the error of ours that the handler raised: an outcome, not a failure."""
+        """Return the reply, or the exception of the handler: it is reported with the answer."""
         try:
             async with asyncio.timeout(CALL_TIMEOUT_S):
                 return await self._handlers[call](request)
-        except HeadraceError as error:
+        except Exception as error:  # noqa: BLE001 - all of them have an answer
             return error
+
+    def _on_done(self, task: asyncio.Task[Any]) -> None:  # noqa: ARG002 - how it ended does not matter
+        self._active -= 1
 
     async def stop(self) -> None:
         """Abandon active calls and take no more. The next start finishes what a call had begun."""
         await self._calls.stop()
+
+
+def _report(call: str, task: asyncio.Task[Any]) -> None:
+    """Log a bug that no answer reports: the caller has left."""
+    outcome = None if task.cancelled() else task.result()
+    if isinstance(outcome, Exception) and not isinstance(outcome, HeadraceError | TimeoutError):
+        _log.error("call failed", call=call, exc_info=outcome)
 
 
 def _not_completed(name: str, why: str) -> Refusal:

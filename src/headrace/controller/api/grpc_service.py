@@ -10,15 +10,12 @@ import grpc
 from google.protobuf.descriptor import MethodDescriptor, ServiceDescriptor
 from google.protobuf.message_factory import GetMessageClass
 
-from headrace.controller.api.call_front import Answer, CallFront, snake_case
+from headrace.controller.api.call_front import CALLS_MAX, Answer, CallFront, snake_case
 from headrace.errors import UnsupportedError
 from headrace.model.endpoint import Endpoint
 from headrace.rpc.status import status_of
 from headrace.security.header import HEADER_CHARS_MAX
 from headrace.security.tls_transport import HANDSHAKE_S
-
-CALLS_MAX: Final = 1024
-"""Calls at a time; more are refused, and their clients try again."""
 
 _MESSAGE_BYTES_MAX: Final = 16 << 20
 _OPTIONS: Final = (

@@ -3,6 +3,7 @@ import asyncio
 import grpc
 import pytest
 
+from headrace.controller.api import call_front
 from headrace.controller.api.call_front import CallFront, handlers_of, snake_case
 from headrace.controller.api.grpc_service import GrpcServer
 from headrace.errors import StreamBusyError
@@ -100,6 +101,54 @@ async def test_what_a_call_has_begun_goes_on_when_its_caller_leaves(server):
     calls.go_on.set()
     async with asyncio.timeout(60):
         await calls.finished.wait()
+
+
+async def test_calls_whose_callers_left_are_bounded_too(monkeypatch):
+    monkeypatch.setattr(call_front, "CALLS_MAX", 3)
+    calls = Calls()
+    front = CallFront(handlers_of(calls))
+
+    def ask(scope):
+        data = pb.ScopeInfo(scope=scope).SerializeToString()
+        return asyncio.ensure_future(front.answer("checkScopeExists", pb.ScopeInfo, data, ()))
+
+    abandoned = [ask("slow") for _ in range(3)]
+    await calls.entered.wait()
+    for each in abandoned:
+        each.cancel()
+    await asyncio.wait(abandoned)
+    refusal = await ask("a")
+    assert refusal.code is grpc.StatusCode.RESOURCE_EXHAUSTED
+    calls.go_on.set()
+    await calls.finished.wait()
+    await asyncio.sleep(0)
+    assert (await ask("a")).reply.exists
+    await front.stop()
+
+
+@pytest.mark.parametrize("leaves", [False, True])
+async def test_a_bug_is_logged_once_whether_or_not_its_caller_stays(caplog, leaves):
+    calls = Calls()
+    front = CallFront(handlers_of(calls))
+    data = pb.ScopeInfo(scope="bug").SerializeToString()
+    answer = asyncio.ensure_future(front.answer("checkScopeExists", pb.ScopeInfo, data, ()))
+    if leaves:
+        asyncio.get_running_loop().call_soon(answer.cancel)
+    await answer
+    await calls.entered.wait()
+    await asyncio.sleep(0)
+    assert [record.levelname for record in caplog.records] == ["ERROR"]
+    await front.stop()
+
+
+async def test_a_call_that_takes_too_long_is_no_failure_of_ours(caplog, monkeypatch):
+    monkeypatch.setattr(call_front, "CALL_TIMEOUT_S", 0)
+    front = CallFront(handlers_of(Calls()))
+    data = pb.ScopeInfo(scope="forever").SerializeToString()
+    refusal = await front.answer("checkScopeExists", pb.ScopeInfo, data, ())
+    assert refusal.code is grpc.StatusCode.UNAVAILABLE
+    assert not caplog.records
+    await front.stop()
 
 
 async def test_a_taken_port_is_an_error(server):
