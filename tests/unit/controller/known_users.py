@@ -62,9 +62,10 @@ def users_for(need):
     """Return users with exactly what ``need`` asks, less, and the same in another place."""
     resources = need.resources
     lower = Permission(need.permission - 1)
+    also = {other.resources[0]: other.permission for other in need.also}
     return KnownUsers(
-        enough=dict.fromkeys(resources[-1:], need.permission),
-        less=dict.fromkeys(resources, lower),
+        enough=dict.fromkeys(resources[-1:], need.permission) | also,
+        less=dict.fromkeys(resources, lower) | also,
         elsewhere={
             "prn::/scope:elsewhere": Permission.READ_UPDATE,
             "prn::/scope:elsewhere/stream:t": Permission.READ_UPDATE,

@@ -36,16 +36,21 @@ class Gatekeeper(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """What a caller needs: the permission on any one of the resources. Without resources: nothing."""
+    """What a caller needs: the permission on any one of the resources, and all that is needed ``also``.
+    Without resources: nothing.
+    """
 
     permission: Permission
     resources: tuple[str, ...]
+    also: tuple[Need, ...] = ()
 
     def check(self, caller: Caller) -> None:
         """Raises PermissionDeniedError."""
         if not any(caller.permission(resource) >= self.permission for resource in self.resources):
             wanted = " or ".join(f"{resource!r:.{_SHOWN_CHARS}}" for resource in self.resources)
             raise PermissionDeniedError(f"user {caller.name!r} lacks {self.permission.name} on {wanted}")
+        for other in self.also:
+            other.check(caller)
 
 
 NOTHING: Final = Need(Permission.NONE, ())

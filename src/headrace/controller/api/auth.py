@@ -55,8 +55,8 @@ def make_rules(*, readers_manage_groups: bool = True) -> Mapping[str, Rule]:
         "list_streams_in_scope_for_tag": _scope(_READ, lambda request: request.scope.scope),
         "list_key_value_tables_in_scope": _scope(_READ, lambda request: request.scope.scope),
         "get_reader_group_config": _scope(_READ, lambda request: request.scope),
-        "create_reader_group": _scope(group, lambda request: request.scope),
-        "update_reader_group": _scope(group, lambda request: request.scope),
+        "create_reader_group": _group(group),
+        "update_reader_group": _group(group),
         "delete_reader_group": _scope(group, lambda request: request.scope),
         "create_stream": create_stream,
         "create_key_value_table": _scope(_UPDATE, lambda request: request.scope),
@@ -114,6 +114,22 @@ def _root(permission: Permission) -> Rule:
 
 def _scope(permission: Permission, of: Callable[[Any], str]) -> Rule:
     return lambda request: _need(permission, scope_resource(of(request)))
+
+
+def _group(permission: Permission) -> Rule:
+    """A group whose positions retain data subscribes to its streams, of whichever scope: who may do that may
+    report positions, too. Servers of this protocol ask for nothing there.
+    """
+
+    def rule(request: pb.ReaderGroupConfiguration) -> Need:
+        streams: dict[str, None] = {}
+        if request.retentionType != pb.ReaderGroupConfiguration.NONE:
+            infos = (each.streamInfo for each in request.startingStreamCuts)
+            streams = dict.fromkeys(stream_resource(info.scope, info.stream) for info in infos)
+        also = tuple(_need(_UPDATE, stream) for stream in streams)
+        return Need(permission, (scope_resource(request.scope),), also)
+
+    return rule
 
 
 def _stream(permission: Permission, of: Callable[[Any], pb.StreamInfo]) -> Rule:

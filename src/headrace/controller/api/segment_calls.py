@@ -26,7 +26,7 @@ ANSWER_BYTES_MAX: Final = 4 * MIB
 
 
 class SegmentCalls:
-    """Tokens are always empty: the data plane asks for no credentials."""
+    """Tokens are left empty: what signs them fills them in."""
 
     def __init__(self, context: ControllerContext, placement: Placement) -> None:
         self._context = context

@@ -39,13 +39,15 @@ class Contributor:
     def alive(self) -> bool:
         return self.status in {UP, STARTING}
 
-    def document(self, children: dict[str, Any] | None = None) -> dict[str, Any]:
+    def document(
+        self, children: dict[str, Any] | None = None, *, with_details: bool = True
+    ) -> dict[str, Any]:
         return {
             "name": self.name,
             "status": self.status,
             "readiness": self.ready,
             "liveness": self.alive,
-            "details": self.details,
+            "details": self.details if with_details else {},
             "children": children or {},
         }
 
@@ -84,8 +86,13 @@ _VIEWS: Final[dict[str, Callable[[Contributor], Any]]] = {
 }
 
 
-def health_handlers(controller: Controller, inside: ServerInside | None = None) -> dict[str, Handler]:
-    """Return what answers a GET of each path under ``/v1/health``; of two that fit, the first counts."""
+def health_handlers(
+    controller: Controller, inside: ServerInside | None = None, *, with_details: bool = True
+) -> dict[str, Handler]:
+    """Return what answers a GET of each path under ``/v1/health``; of two that fit, the first counts.
+
+    ``with_details``: whether the documents that everybody may ask for have them, as the ``details`` paths do.
+    """
 
     def find(name: str | None) -> tuple[Contributor, dict[str, Contributor]] | None:
         parts = contributors_of(controller, inside)
@@ -106,7 +113,8 @@ def health_handlers(controller: Controller, inside: ServerInside | None = None) 
         if found is None:
             return unknown(request)
         part, children = found
-        return JSONResponse(part.document({name: child.document() for name, child in children.items()}))
+        documents = {name: child.document(with_details=with_details) for name, child in children.items()}
+        return JSONResponse(part.document(documents, with_details=with_details))
 
     def view_of(view: Callable[[Contributor], Any]) -> Handler:
         async def show(request: Request) -> Response:

@@ -86,7 +86,7 @@ class RestRoutes:
         for path, handlers in needs_metadata.items():
             table[path] = {verb: self._when_ready(handler) for verb, handler in handlers.items()}
         for always in (
-            health_handlers(self._controller, self._inside),
+            health_handlers(self._controller, self._inside, with_details=self._gatekeeper is None),
             debug_handlers(self._controller, self._inside),
         ):
             table |= {path: {"GET": handler} for path, handler in always.items()}

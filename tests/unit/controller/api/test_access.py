@@ -88,6 +88,32 @@ async def test_one_of_several_resources_is_enough_for_a_token():
             assert isinstance(answer, Answer)
 
 
+@pytest.mark.parametrize("name", ["createReaderGroup", "updateReaderGroup"])
+async def test_a_group_retains_no_data_of_streams_that_its_maker_may_not_update(name):
+    async with inhabited() as (service, txn_id):
+        users = KnownUsers(
+            reader={"prn::/scope:s": UPDATE, "prn::/scope:s/stream:t": READ},
+            writer={"prn::/scope:s": READ, "prn::/scope:s/stream:t": UPDATE},
+        )
+        request = valid_request(name, txn_id)
+        request.retentionType = request.AUTOMATIC
+        request.readerGroupName = "new" if name.startswith("create") else request.readerGroupName
+        subscribers = await service.stub.listSubscribers(info("t"))
+        refused = await make(service, users, name, request, basic("reader"))
+        assert (refused.code, refused.details) == (
+            DENIED,
+            "user 'reader' lacks READ_UPDATE on 'prn::/scope:s/stream:t'",
+        )
+        del request.startingStreamCuts[:]
+        request.startingStreamCuts.add().streamInfo.CopyFrom(info("nowhere"))
+        unknown = await make(service, users, name, request, basic("reader"))
+        assert unknown.code is DENIED  # and not that there is no such stream
+        assert await service.stub.listSubscribers(info("t")) == subscribers
+        assert isinstance(
+            await make(service, users, name, valid_request(name, txn_id), basic("writer")), Answer
+        )
+
+
 async def test_a_refusal_says_what_is_missing_in_bounded_text():
     async with inhabited() as (service, _):
         users = KnownUsers(ann={})

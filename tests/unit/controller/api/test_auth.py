@@ -124,6 +124,21 @@ def test_groups_are_managed_by_readers_unless_that_is_switched_off():
     assert need_of(STRICT, "create_stream", marks) == (READ, (SCOPE,))
 
 
+@pytest.mark.parametrize("call", ["create_reader_group", "update_reader_group"])
+def test_a_group_that_retains_data_needs_its_streams_too(call):
+    cuts = [
+        pb.StreamCut(streamInfo=pb.StreamInfo(scope=scope, stream=stream))
+        for scope, stream in [("s", "t"), ("other", "t"), ("s", "t")]
+    ]
+    request = pb.ReaderGroupConfiguration(scope="s", readerGroupName="g", startingStreamCuts=cuts)
+    assert RULES[call](request).also == ()
+    for kind in (pb.ReaderGroupConfiguration.MANUAL, pb.ReaderGroupConfiguration.AUTOMATIC, 7):
+        request.retentionType = kind
+        for rules in (RULES, STRICT):
+            also = [(need.permission, need.resources) for need in rules[call](request).also]
+            assert also == [(UPDATE, (STREAM,)), (UPDATE, ("prn::/scope:other/stream:t",))]
+
+
 def test_internal_streams_are_checked_under_what_they_serve():
     for stream, resource in {"_RGg": GROUP, "_MARKt": STREAM, "k_kvtable": TABLE}.items():
         request = pb.SegmentId(streamInfo=info(stream))

@@ -179,6 +179,20 @@ async def test_credentials_come_before_the_start_is_over():
     assert (await ask(controller, users, "GET", "/v1/health/readiness")).json() is False
 
 
+@pytest.mark.parametrize("path", ["/v1/health", "/v1/health/transactions"])
+async def test_details_of_health_are_not_for_everybody(world, path):
+    async with world.running() as controller:
+        users = KnownUsers(ann={ROOT: UPDATE})
+        shown = (await ask(controller, users, "GET", path)).json()
+        assert shown["status"] == "UP"
+        parts = [shown, *shown["children"].values()]
+        assert [part["details"] for part in parts] == [{}] * len(parts)
+        details = await ask(controller, users, "GET", "/v1/health/details/transactions", basic("ann"))
+        assert details.json() != {}
+        shown = (await ask(controller, None, "GET", "/v1/health/transactions")).json()
+        assert shown["details"] == details.json()
+
+
 async def test_over_the_network_credentials_are_asked_for(world):
     async with world.running() as controller:
         server = RestServer(controller, "127.0.0.1", 0, gatekeeper=KnownUsers(ann={ROOT: READ}))
