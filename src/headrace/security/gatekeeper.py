@@ -3,6 +3,9 @@
 A check of a password is costly on purpose. So it happens at most twice at a time, calls that wait for one are
 bounded, and a caller pays for it once a minute. What was remembered is forgotten within a second after users
 or passwords changed.
+
+Who sends many wrong passwords fills the queue of the checks. Credentials that were right before have a queue
+of their own, so that users who are at work stay at work.
 """
 
 from __future__ import annotations
@@ -27,10 +30,13 @@ from headrace.security.remembered import Remembered
 from headrace.security.users import UsersFile
 
 CHECKS_MAX: Final = 2
-"""Credentials that are checked at a time."""
+"""Credentials that are checked at a time, those that were right before aside."""
 
 WAITING_MAX: Final = 64
-"""Credentials that wait for their check."""
+"""Credentials that wait for their check, those that were right before aside."""
+
+RETURNING_MAX: Final = 512
+"""Credentials that were right before, and wait for their next check."""
 
 REMEMBERED_S: Final = 60.0
 LOOK_INTERVAL_S: Final = 1.0
@@ -115,6 +121,7 @@ class Gatekeeper:
     def __init__(self, handlers: Sequence[AuthHandler], threads: Threads, entropy: Entropy) -> None:
         """Raises InvalidArgumentError if two handlers are of the same method."""
         self._checks = threads.pool(CHECKS_MAX, "credentials", queue_max=WAITING_MAX)
+        self._returns = threads.pool(1, "returning users", queue_max=RETURNING_MAX)
         # Beside the checks, so that calls of remembered users never wait behind those of strangers.
         self._looks = threads.pool(1, "users", queue_max=len(handlers))
         self._key = entropy.token(32)
@@ -144,10 +151,11 @@ class Gatekeeper:
 
     async def close(self) -> None:
         """End the threads, once the checks that have begun are done."""
-        self._checks.close()
-        self._looks.close()
-        await self._checks.wait_closed()
-        await self._looks.wait_closed()
+        pools = (self._checks, self._returns, self._looks)
+        for pool in pools:
+            pool.close()
+        for pool in pools:
+            await pool.wait_closed()
 
     def _method_of(self, authorization: str) -> tuple[_Method, str]:
         if len(authorization) > HEADER_CHARS_MAX:
@@ -171,13 +179,16 @@ class Gatekeeper:
             def on_checked(found: tuple[object, str], error: BaseException | None) -> None:
                 check = method.checks.pop(digest)
                 if error is not None:
+                    if isinstance(error, UnauthenticatedError):
+                        method.remembered.reject(digest)
                     check.set_result(_refusal_of(error))
                     return
                 method.on_checked(digest, *found)
                 check.set_result(found[1])
 
+            checks = self._returns if method.remembered.is_familiar(digest) else self._checks
             try:
-                self._checks.submit(method.calls.check, (token,), on_checked)
+                checks.submit(method.calls.check, (token,), on_checked)
             except MailboxFullError:
                 del method.checks[digest]
                 raise ThrottledError("too many credentials are being checked, try again later") from None

@@ -15,6 +15,22 @@ def test_a_success_ends_after_its_time_however_often_it_is_used():
     assert len(remembered) == 0
 
 
+def test_who_was_right_once_is_familiar_until_a_check_fails():
+    remembered = Remembered(2, 60)
+    assert not remembered.is_familiar(b"a")
+    remembered.add(b"a", "ada", 0)
+    remembered.clear()
+    assert remembered.find(b"a", 1000) is None
+    assert remembered.is_familiar(b"a")
+    remembered.add(b"a", "ada", 1000)
+    remembered.reject(b"a")
+    remembered.reject(b"never seen")
+    assert (remembered.find(b"a", 1000), remembered.is_familiar(b"a")) == (None, False)
+    for digest in (b"a", b"b", b"a", b"c"):
+        remembered.add(digest, "ada", 2000)
+    assert [remembered.is_familiar(digest) for digest in (b"a", b"b", b"c")] == [True, False, True]
+
+
 def test_clearing_forgets_all():
     remembered = Remembered(10, 60)
     remembered.add(b"a", "ada", 0)

@@ -2,9 +2,11 @@
 
 import asyncio
 import threading
+from collections import Counter
 
 import pytest
 
+import headrace.security.gatekeeper as gatekeeper_module
 from headrace.errors import InvalidArgumentError, ThrottledError, UnauthenticatedError
 from headrace.runtime.blocking import SystemThreads
 from headrace.runtime.entropy import SeededEntropy
@@ -159,6 +161,36 @@ async def test_credentials_that_wait_are_bounded():
     assert len(throttled) == 199 - CHECKS_MAX - WAITING_MAX
     assert outcomes[0].name == "ada", "who is remembered need not wait"
     assert (await gatekeeper.authenticate("Basic t199")).name == "ada"
+
+
+@pytest.mark.real_loop
+@pytest.mark.parametrize("users_changed", [False, True])
+async def test_a_flood_of_wrong_passwords_locks_nobody_out_who_was_let_in_before(users_changed, monkeypatch):
+    monkeypatch.setattr(gatekeeper_module, "REMEMBERED_S", 0.0)
+    monkeypatch.setattr(gatekeeper_module, "LOOK_INTERVAL_S", 0.0)
+    handler = Handler(good="ada", gone="bob")
+    gatekeeper = Gatekeeper([handler], SystemThreads(), SeededEntropy(2))
+    for token in ("good", "gone"):
+        await gatekeeper.authenticate(f"Basic {token}")
+    go_on = threading.Event()
+    handler.on_check = lambda token: token in {"good", "gone"} or go_on.wait(60)
+    if users_changed:
+        handler.version += 1
+    del handler.users["gone"]
+    flood = [
+        asyncio.ensure_future(gatekeeper.authenticate(f"Basic wrong{n}"))
+        for n in range(CHECKS_MAX + WAITING_MAX + 10)
+    ]
+    await asyncio.wait(flood, return_when=asyncio.FIRST_COMPLETED)  # the queue is full
+    for _ in range(2):
+        assert (await gatekeeper.authenticate("Basic good")).name == "ada"
+    assert await refused(gatekeeper, "Basic gone") == "wrong user name or password"
+    with pytest.raises(ThrottledError):
+        await gatekeeper.authenticate("Basic gone")
+    go_on.set()
+    kinds = Counter(type(each) for each in await asyncio.gather(*flood, return_exceptions=True))
+    assert kinds == {UnauthenticatedError: CHECKS_MAX + WAITING_MAX, ThrottledError: 10}
+    await gatekeeper.close()
 
 
 @pytest.mark.parametrize("call", ["authenticate", "revision"])
