@@ -67,6 +67,8 @@ def run(chosen: argparse.Namespace) -> None:
     collect_rarely()
     from headrace.runtime import logs
 
+    # Else gRPC has lines of its own on stderr, not of our format, one for each client that does not encrypt.
+    os.environ.setdefault("GRPC_VERBOSITY", "NONE")
     handler = logs.configure(level=chosen.log_level, log_format=chosen.log_format)
     try:
         _serve(chosen)

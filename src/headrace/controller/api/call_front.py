@@ -135,7 +135,6 @@ class CallFront:
             raise ThrottledError(f"{CALLS_MAX} control calls are active, some of them without their callers")
         self._active += 1
         task = self._calls.spawn(call, self._outcome(call, request))
-        task.add_done_callback(self._on_done)
         try:
             outcome = await asyncio.shield(task)
         except asyncio.CancelledError:
@@ -152,9 +151,8 @@ class CallFront:
                 return await self._handlers[call](request)
         except Exception as error:  # noqa: BLE001 - all of them have an answer
             return error
-
-    def _on_done(self, task: asyncio.Task[Any]) -> None:  # noqa: ARG002 - how it ended does not matter
-        self._active -= 1
+        finally:
+            self._active -= 1
 
     async def stop(self) -> None:
         """Abandon active calls and take no more. The next start finishes what a call had begun."""

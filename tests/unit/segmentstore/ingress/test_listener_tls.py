@@ -68,7 +68,9 @@ def run(request, files, context, monkeypatch):
         plain.test_a_conversation_over_a_real_socket,
         plain.test_single_bytes_over_a_real_socket,
         plain.test_a_hostile_length_costs_no_memory,
-        plain.test_a_client_that_does_not_read_bounds_what_is_kept_for_it,
+        pytest.param(
+            plain.test_a_client_that_does_not_read_bounds_what_is_kept_for_it, marks=pytest.mark.slow
+        ),
         plain.test_a_vanished_client_leaves_no_waiting_read_and_no_transient_segment,
     ],
 )
