@@ -309,8 +309,8 @@ class TableStore:
 def linger_s(callers: int) -> float:
     """Return how long an operation waits for more updates while so many calls are at work.
 
-    Nothing for a few: each waits for its own operations, one after the other. A busy server has taken only some
-    of the calls that wait for it, so a little from a few more on; all of it once many are at work.
+    Nothing for a few: each waits for its own operations, one after the other. A busy server has taken only
+    some of the calls that wait for it, so a little from a few more on; all of it once many are at work.
     """
     if callers < LINGER_CALLERS_MIN:
         return 0.0
