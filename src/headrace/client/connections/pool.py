@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import ssl
+from collections.abc import Callable
 from enum import Enum
 from itertools import count
 from typing import Any
@@ -97,34 +98,20 @@ class ConnectionPool:
 
     async def _connect(self, key: tuple[Endpoint, Use]) -> Connection:
         endpoint = key[0]
-        loop = asyncio.get_running_loop()
-        pending: asyncio.Future[Connection] = loop.create_future()
+        pending: asyncio.Future[Connection] = asyncio.get_running_loop().create_future()
         self._connecting[key] = pending
 
         def forget(connection: Connection) -> None:
             if connection in self._open.get(key, ()):
                 self._open[key].remove(connection)
 
-        connection: Connection | None = None
         try:
-            async with asyncio.timeout(self._connect_timeout_s):
-                _, connection = await loop.create_connection(
-                    lambda: Connection(endpoint, forget), *endpoint, ssl=self._tls
-                )
-                if endpoint not in self._greeted:  # a server that wants TLS, or a certificate, hangs up
-                    await connection.wait_server_version()
-            if connection.closed:  # by the first reply, before the connection was returned
-                raise ConnectionResetError("the server does not speak the protocol")
-        except (OSError, TimeoutError, UnicodeError, ConnectionLostError) as cause:  # UnicodeError: no name
-            if connection is not None:
-                connection.abort()
-            error = await self._explain(endpoint, cause)
+            connection = await self._open_connection(endpoint, forget)
+        except (TlsError, UnreachableError) as error:
             pending.set_exception(error)
             pending.exception()  # mark it as retrieved: perhaps no caller waits
-            raise error from cause
+            raise
         except BaseException:
-            if connection is not None:
-                connection.abort()
             pending.cancel()
             raise
         finally:
@@ -136,6 +123,29 @@ class ConnectionPool:
         self._greeted.add(endpoint)
         self._open[key].append(connection)
         pending.set_result(connection)
+        return connection
+
+    async def _open_connection(
+        self, endpoint: Endpoint, on_closed: Callable[[Connection], None]
+    ) -> Connection:
+        """Raises TlsError, UnreachableError."""
+        connection: Connection | None = None
+        try:
+            async with asyncio.timeout(self._connect_timeout_s):
+                _, connection = await asyncio.get_running_loop().create_connection(
+                    lambda: Connection(endpoint, on_closed), *endpoint, ssl=self._tls
+                )
+                if endpoint not in self._greeted:  # a server that wants TLS, or a certificate, hangs up
+                    await connection.wait_server_version()
+            if connection.closed:  # by the first reply, before the connection was returned
+                raise ConnectionResetError("the server does not speak the protocol")
+        except BaseException as cause:
+            if connection is not None:
+                connection.abort()
+            # UnicodeError: that is no name of a host.
+            if isinstance(cause, (OSError, TimeoutError, UnicodeError, ConnectionLostError)):
+                raise await self._explain(endpoint, cause) from cause
+            raise
         return connection
 
     async def _explain(self, endpoint: Endpoint, cause: Exception) -> TlsError | UnreachableError:

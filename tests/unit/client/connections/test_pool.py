@@ -58,3 +58,36 @@ async def test_a_host_name_that_is_none_is_one_that_cannot_be_reached(host):
     pool = ConnectionPool()
     with pytest.raises(UnreachableError):
         await pool.lease((host, 1), Use.APPEND)
+
+
+async def test_who_waits_connects_when_who_connected_is_cancelled(monkeypatch):
+    """Also while it looks why the server hung up."""
+    looking, hangs_up = asyncio.Event(), True
+
+    async def create_connection(make, *_, ssl):
+        connection = make()
+        connection.connection_made(Transport())
+        if hangs_up:
+            connection.connection_lost(None)
+        else:
+            hello = encode(Hello(17, 5))
+            connection.get_buffer(len(hello))[: len(hello)] = hello
+            connection.buffer_updated(len(hello))
+        return Transport(), connection
+
+    async def speaks_tls(*_):
+        looking.set()
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(asyncio.get_running_loop(), "create_connection", create_connection)
+    monkeypatch.setattr("headrace.client.connections.pool.speaks_tls", speaks_tls)
+    pool = ConnectionPool()
+    first = asyncio.create_task(pool.lease(("host", 1), Use.APPEND))
+    await looking.wait()
+    second = asyncio.create_task(pool.lease(("host", 1), Use.APPEND))
+    await asyncio.sleep(0)
+    hangs_up = False
+    first.cancel()
+    async with asyncio.timeout(10):
+        assert not (await second).closed
+    pool.close()
