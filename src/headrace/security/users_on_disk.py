@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import stat
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -39,10 +40,13 @@ def read_users(path: str) -> tuple[Users, Version, int]:
         InvalidArgumentError: the file is no users file; names the path and the line.
         OSError: it cannot be read.
     """
-    # Without O_NONBLOCK, opening a pipe without a writer would never return. Reading one is an error.
+    # Without O_NONBLOCK, opening a pipe without a writer would never return.
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    status = os.fstat(descriptor)
+    if not stat.S_ISREG(status.st_mode):
+        os.close(descriptor)
+        raise InvalidArgumentError(f"{path}: it is no file, so no users file")
     with os.fdopen(descriptor, "rb") as file:
-        status = os.fstat(descriptor)
         data = file.read(FILE_BYTES_MAX + 1)
     try:
         return Users.parse(data), _version(status), status.st_mode & 0o7777

@@ -202,3 +202,11 @@ def test_help_imports_nothing_of_the_system():
         "assert not found, found\n"
     )
     subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, env={**os.environ})
+
+
+@pytest.mark.parametrize("option", ["--users", "--tls-cert", "--tls-key"])
+def test_a_server_does_not_start_open_because_a_variable_of_a_script_is_empty(option, capsys):
+    with pytest.raises(SystemExit) as ended:
+        entry.build_parser().parse_args(["standalone", option, ""])
+    assert ended.value.code == 2
+    assert f"argument {option}: the name of a file is empty" in capsys.readouterr().err

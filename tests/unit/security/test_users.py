@@ -1,5 +1,7 @@
 """The users of a file, while the file changes under them."""
 
+import os
+import re
 from base64 import b64encode
 
 import pytest
@@ -49,6 +51,14 @@ def refused(users, given):
     with pytest.raises(UnauthenticatedError) as error:
         users.authenticate(given)
     return str(error.value)
+
+
+@pytest.mark.parametrize("make", [os.mkdir, os.mkfifo])
+def test_what_is_no_file_is_named(tmp_path, make):
+    path = tmp_path / "thing"
+    make(path)
+    with pytest.raises(InvalidArgumentError, match=re.escape(f"{path}: it is no file")):
+        open_users(path)
 
 
 def test_users_are_known_by_their_passwords(path):

@@ -46,12 +46,17 @@ def register(nouns: Subparsers[argparse.ArgumentParser]) -> None:
     verb.add_argument(
         "--users",
         metavar="FILE",
+        type=_file_name,
         help="passwords and grants of users (headrace user); none: all is open",
     )
     verb.add_argument("--ready-file", metavar="PATH", help="written as JSON once clients may connect")
     verb.add_argument("--containers", type=int, metavar="N", help="fixed once data exist (default: 4)")
-    verb.add_argument("--tls-cert", metavar="FILE", help="certificate, in PEM: encrypts all three ports")
-    verb.add_argument("--tls-key", metavar="FILE", help="private key of it, in PEM, not encrypted")
+    verb.add_argument(
+        "--tls-cert", metavar="FILE", type=_file_name, help="certificate, in PEM: encrypts all three ports"
+    )
+    verb.add_argument(
+        "--tls-key", metavar="FILE", type=_file_name, help="private key of it, in PEM, not encrypted"
+    )
     verb.add_argument("--config", metavar="FILE", help="settings in TOML; options given here win")
     verb.add_argument(
         "--log-format", choices=["human", "json"], default="human", help="lines on stderr (default: human)"
@@ -59,6 +64,13 @@ def register(nouns: Subparsers[argparse.ArgumentParser]) -> None:
     verb.add_argument(
         "--log-level", default="info", choices=["debug", "info", "warning", "error"], help="(default: info)"
     )
+
+
+def _file_name(text: str) -> str:
+    """Refuse what an empty variable of a script leaves: without the file everything would be open."""
+    if not text:
+        raise argparse.ArgumentTypeError("the name of a file is empty")
+    return text
 
 
 def run(chosen: argparse.Namespace) -> None:
