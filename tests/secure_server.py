@@ -7,7 +7,7 @@ from headrace.testing import LocalServer
 from headrace.testing.local_server import HEADRACE
 from tests.certificates import CertificateFiles
 
-TOKENS_S = 10
+TOKENS_S = 6
 """How long a delegation token is valid; clients renew it 5 s before."""
 
 _SALES = "prn::/scope:sales"

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import logging
 from base64 import b64encode
 
 import grpc
@@ -139,8 +140,9 @@ async def test_servers_with_one_key_take_the_tokens_of_each_other(tmp_path):
 
 
 @pytest.mark.slow
-async def test_no_event_is_lost_or_doubled_while_tokens_expire(tmp_path):
+async def test_no_event_is_lost_or_doubled_while_tokens_expire(tmp_path, caplog):
     """Tokens of a second, without leeway: the writer is closed again and again, the reader refused."""
+    caplog.set_level(logging.DEBUG)
     async with Served(tmp_path, token_lifetime_s=1, token_leeway_s=0) as served:
         await served.make_streams()
         async with served.client("ann") as client, served.client("ann") as readers:
@@ -166,6 +168,8 @@ async def test_no_event_is_lost_or_doubled_while_tokens_expire(tmp_path):
             await following
         for key in range(KEYS):
             assert [number for number in read if number % KEYS == key] == written[key::KEYS]
+    assert USERS["ann"][0] not in caplog.text
+    assert "eyJ" not in caplog.text  # how tokens begin
 
 
 async def test_without_credentials_the_client_says_so(tmp_path):

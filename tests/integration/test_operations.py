@@ -141,7 +141,7 @@ def test_a_data_directory_that_is_a_file_is_refused(tmp_path):
 def test_the_ready_file_appears_when_ready_and_goes_with_the_server(server):
     addresses = server.start()
     ready = server.directory / "ready-1.json"
-    assert addresses.keys() == {"controller", "segmentstore", "rest", "pid"}
+    assert addresses.keys() == {"controller", "segmentstore", "rest", "tls", "pid"}
     for part in ("controller", "segmentstore", "rest"):
         host, _, port = addresses[part].partition(":")
         socket.create_connection((host, int(port)), 5).close()

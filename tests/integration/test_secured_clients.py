@@ -1,12 +1,9 @@
 """Clients of users, over TLS, with tokens that expire: all that a person or a program connects with."""
 
-import asyncio
 import base64
 import json
-import logging
 import os
 import subprocess
-import time
 
 import pytest
 
@@ -23,8 +20,6 @@ USERS = {
     "ada": ("crimson-lake", "prn::*,READ_UPDATE"),
     "rea": ("indigo-reef", "prn::/scope:sales*,READ"),
 }
-TOKENS_EXPIRE = {"HEADRACE_AUTH__TOKEN_LIFETIME_S": "10", "HEADRACE_AUTH__TOKEN_LEEWAY_S": "0"}
-LIFETIME_S = 10
 SECRETS = [password for password, *_ in USERS.values()]
 SECRETS += [base64.b64encode(f"{name}:{password}".encode()).decode() for name, (password, _) in USERS.items()]
 
@@ -44,7 +39,6 @@ def server(files, tmp_path_factory):
         "debug",
         *files.arguments,
         users=USERS,
-        environment=TOKENS_EXPIRE,
     ) as running:
         yield running
 
@@ -141,34 +135,6 @@ async def test_both_clients_tell_what_is_wrong(server, files, orders):
         assert not any(secret in repr(caught.value) for secret in SECRETS)
         with connect_blocking(uri, given) as blocking, pytest.raises(error):
             blocking.stream_exists("sales", "orders")
-
-
-@pytest.mark.slow
-async def test_an_open_reader_and_an_open_writer_outlive_their_tokens(server, files, orders, caplog):
-    caplog.set_level(logging.DEBUG)
-    written, read = [], []
-    async with (
-        connect(server.uri, config(files, "ada")) as ada,
-        connect(server.uri, config(files, "rea")) as rea,
-    ):
-        await ada.create_stream("sales", "long", StreamConfiguration())
-
-        async def read_all():
-            async with rea.event_reader("sales", "long") as reader:
-                read.extend([event.data async for event in reader])
-
-        reading = asyncio.create_task(read_all())
-        async with ada.event_writer("sales", "long") as writer:
-            began = time.monotonic()
-            while time.monotonic() - began < 1.3 * LIFETIME_S:  # what is tested is that time passes
-                written.append(b"%d" % len(written))
-                await writer.write(written[-1])
-                await asyncio.sleep(0.01)
-        await ada.seal_stream("sales", "long")
-        await reading
-    assert read == written
-    assert not any(secret in caplog.text for secret in SECRETS)
-    assert "eyJ" not in caplog.text
 
 
 def test_secrets_are_nowhere(server, files, orders):

@@ -19,7 +19,7 @@ class AuthConfig:
         None, help="File with the key that signs delegation tokens. None: one that is made in `data_dir`."
     )
     token_lifetime_s: float = tunable(
-        600.0, low=10.0, high=86_400.0, help="For how long a delegation token is valid."
+        600.0, low=6.0, high=86_400.0, help="For how long a delegation token is valid."
     )
     token_leeway_s: float = tunable(
         60.0,

@@ -1,5 +1,6 @@
 """``headrace inspect cache`` against what is no server of ours."""
 
+import contextlib
 import socket
 import threading
 
@@ -12,22 +13,25 @@ STATISTICS = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s"
 
 @pytest.fixture
 def server():
-    """Answer one request with given bytes; returns the address."""
+    """Answer every request with given bytes; returns the address."""
     listener = socket.create_server(("127.0.0.1", 0))
     threads = []
 
     def serve(answer):
         def run():
-            connection, _ = listener.accept()
-            with connection:
-                connection.recv(65536)
-                connection.sendall(answer)
+            with contextlib.suppress(OSError):  # the test is over
+                while True:
+                    connection, _ = listener.accept()
+                    with connection:
+                        connection.recv(65536)
+                        connection.sendall(answer)
 
         threads.append(threading.Thread(target=run))
         threads[0].start()
         return f"127.0.0.1:{listener.getsockname()[1]}"
 
     yield serve
+    listener.shutdown(socket.SHUT_RDWR)
     listener.close()
     for thread in threads:
         thread.join(120)

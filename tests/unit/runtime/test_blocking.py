@@ -185,6 +185,7 @@ def test_queued_work_survives_a_loop_that_was_closed_under_it():
     assert performed == [1]
 
 
+@pytest.mark.slow
 def test_a_pool_that_nobody_closed_does_not_hang_the_exit():
     code = """
 import asyncio

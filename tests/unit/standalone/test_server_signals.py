@@ -82,6 +82,7 @@ async def test_a_start_that_is_given_up_may_take_its_time_to_end(monkeypatch):
     assert steps == ["stopped"]
 
 
+@pytest.mark.slow
 async def test_a_signal_during_the_start_notices_a_call_that_hangs(tmp_path, monkeypatch):
     """Or the process would wait for that thread for ever, at its very end."""
     monkeypatch.setattr(data_plane, "_THREADS_END_S", 0.5)
@@ -110,6 +111,7 @@ async def test_a_signal_during_the_start_notices_a_call_that_hangs(tmp_path, mon
     assert is_stalled
 
 
+@pytest.mark.slow
 async def test_a_ready_file_that_cannot_be_removed_keeps_no_server_from_stopping(tmp_path, monkeypatch):
     path = tmp_path / "ready"
     made = []
@@ -272,6 +274,7 @@ print("not left")
 
 
 @pytest.mark.cluster
+@pytest.mark.slow
 def test_a_process_whose_log_hangs_is_left(tmp_path):
     """Neither the end of the loop nor that of the interpreter may wait for what nothing ends."""
     ended = subprocess.run(

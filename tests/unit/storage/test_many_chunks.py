@@ -87,6 +87,7 @@ async def store():
     return Store()
 
 
+@pytest.mark.slow
 async def test_a_flush_looks_at_a_few_rows_however_many_chunks_there_are(store):
     storage = await store.fill()
     at = storage.info("s").length

@@ -92,6 +92,7 @@ async def test_a_position_of_another_stream_is_refused():
         await TimeWindows(Marks(), Ranges()).advance(StreamCut("", ""))
 
 
+@pytest.mark.slow
 async def test_very_many_watermarks_that_are_passed_in_part_are_thinned_out():
     many = [mark(number, number, {0: number, 1: number}) for number in range(1, 60_000)]
     windows = TimeWindows(Marks(*many), Ranges())

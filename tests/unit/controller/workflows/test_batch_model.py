@@ -41,6 +41,7 @@ def first_violation(schedules=150, **shape):
     return None
 
 
+@pytest.mark.slow
 def test_without_pinning_the_model_finds_a_batch_that_is_not_whole(monkeypatch):
     async def looks_open(self, stream, txn_id, tag, pinned):
         txn = await self._context.registry.find(stream.uid, txn_id)

@@ -228,6 +228,7 @@ class CountedRows(dict):
         return super().get(key, default)
 
 
+@pytest.mark.slow
 async def test_a_segment_of_very_many_chunks_leaves_and_comes_back_without_a_look_at_them(bench):
     await bench.stop()
     bench.config = dataclasses.replace(

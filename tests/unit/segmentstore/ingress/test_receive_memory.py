@@ -320,6 +320,7 @@ async def test_room_of_a_frame_that_was_taken_is_free_although_its_client_takes_
 
 
 @pytest.mark.real_loop
+@pytest.mark.slow
 async def test_many_who_send_most_of_a_frame_do_not_fill_the_memory_nor_keep_others_out():
     store = FakeStore()
     store.add(SEGMENT)
