@@ -65,24 +65,25 @@ def is_wildcard(host: str) -> bool:
     """Whether listening on a host means every address of the machine, to which no client can connect."""
     if _ZERO.fullmatch(host):
         return True
-    try:
-        address = ipaddress.ip_address(host)
-    except ValueError:
-        return False  # a name
-    mapped = getattr(address, "ipv4_mapped", None)
-    return (address if mapped is None else mapped).is_unspecified
+    address = _find_address(host)
+    return address is not None and address.is_unspecified
 
 
 def is_loopback(host: str) -> bool:
     """Whether what is sent to a host does not leave the machine."""
     if host.lower() in {"localhost", "localhost."}:
         return True
+    address = _find_address(host)
+    return address is not None and address.is_loopback
+
+
+def _find_address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    """Return the address that ``host`` is, the IPv4 one if it stands for that; None: it is a name."""
     try:
         address = ipaddress.ip_address(host)
     except ValueError:
-        return False  # a name
-    mapped = getattr(address, "ipv4_mapped", None)
-    return (address if mapped is None else mapped).is_loopback
+        return None
+    return getattr(address, "ipv4_mapped", None) or address
 
 
 def hosts_to_bind(host: str) -> str | None:

@@ -75,12 +75,12 @@ class CallFront:
         self._rules = rules or {}
         self._tokens = tokens
         self._calls = Supervisor("control calls")
-        self._active = 0
 
     def serves(self, call: str) -> bool:
         return call in self._handlers
 
     def calls_running(self) -> int:
+        """Return how many calls are active, those without their callers included."""
         return self._calls.count
 
     async def answer(self, name: str, message: Any, data: bytes, metadata: Metadata) -> Answer | Refusal:
@@ -131,9 +131,8 @@ class CallFront:
 
     async def _handle(self, call: str, request: Any) -> Any:
         """Return the reply. Raises what the handler raises; ThrottledError if too many are active."""
-        if self._active >= CALLS_MAX:
+        if self._calls.count >= CALLS_MAX:
             raise ThrottledError(f"{CALLS_MAX} control calls are active, some of them without their callers")
-        self._active += 1
         task = self._calls.spawn(call, self._outcome(call, request))
         try:
             outcome = await asyncio.shield(task)
@@ -151,8 +150,6 @@ class CallFront:
                 return await self._handlers[call](request)
         except Exception as error:  # noqa: BLE001 - all of them have an answer
             return error
-        finally:
-            self._active -= 1
 
     async def stop(self) -> None:
         """Abandon active calls and take no more. The next start finishes what a call had begun."""
