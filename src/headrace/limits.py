@@ -27,6 +27,8 @@ TABLE_KEY_BYTES_MAX: Final = 8 * KIB
 TABLE_ENTRY_BYTES_MAX: Final = 1 * MIB
 TABLE_VALUE_BYTES_MAX: Final = TABLE_ENTRY_BYTES_MAX - TABLE_KEY_BYTES_MAX
 TABLE_BATCH_BYTES_MAX: Final = 32 * MIB
+TABLE_UPDATE_COUNT_MAX: Final = 256  # of keys in one request of a client
+TABLE_UPDATE_BYTES_MAX: Final = WIRE_PAYLOAD_BYTES_MAX - 8 * KIB  # of its keys and values, with their lengths
 TABLE_ITEM_BYTES: Final = 20  # what an entry takes in an answer besides its key and its value
 FIXED_KEY_BYTES_MAX: Final = 256
 

@@ -23,6 +23,7 @@ def server(tmp_path_factory):
     [
         ("write_events", "the stream ends at examples/readings:"),
         ("read_events", "3 more: ['three', 'four', 'five']"),
+        ("key_value_tables", "6 entries, the last one is ((b'shop-005', b'apple'), b'7')"),
         ("transactions", "after the abort: ['alice -5', 'bob +5', 'carol -3', 'dave +3']"),
     ],
 )

@@ -23,12 +23,16 @@ from headrace.client.reader.event_reader import EventReader
 from headrace.client.reader.segment_range import SegmentRangeReader
 from headrace.client.reader.time_windows import TimeWindow, TimeWindows
 from headrace.client.segment_calls import SegmentInfo
+from headrace.client.tables.changes import Insert, Put, Remove
+from headrace.client.tables.key_value_table import KeyValueTable
+from headrace.client.tables.versions import TableVersion, VersionedEntry, VersionedKey
 from headrace.client.writer.ack import Ack
 from headrace.client.writer.byte_writer import ByteWriter
 from headrace.client.writer.event_writer import EventWriter
 from headrace.client.writer.segment_map import SegmentRange, Successor
 from headrace.client.writer.txn_writer import Transaction, TxnWriter
 from headrace.model.key_space import KeyRange
+from headrace.model.key_value_table import KeyValueTableConfiguration
 from headrace.model.policies import RetentionPolicy, ScalingPolicy, StreamConfiguration
 from headrace.model.stream_cut import UNBOUNDED, StreamCut
 from headrace.model.watermark import MarkedSegment, Watermark
@@ -71,4 +75,12 @@ __all__ = [
     "WriterConfig",
     "connect",
     "events_to_arrow",
+    "Insert",
+    "Put",
+    "Remove",
+    "KeyValueTable",
+    "TableVersion",
+    "VersionedEntry",
+    "VersionedKey",
+    "KeyValueTableConfiguration",
 ]

@@ -24,6 +24,7 @@ from headrace.client.config import (
 from headrace.client.connections.pool import ConnectionPool
 from headrace.client.connections.tls import tls_context
 from headrace.client.control.controller import Controller
+from headrace.client.control.key_value_tables import KeyValueTables
 from headrace.client.control.segments import Segments
 from headrace.client.control.stream_times import StreamTimes, TimedCut
 from headrace.client.control.streams import StreamInfo, Streams
@@ -31,6 +32,7 @@ from headrace.client.control.tokens import Tokens
 from headrace.client.control.transactions import Transactions
 from headrace.client.control.writer_times import WriterTimes
 from headrace.client.opening import Opening
+from headrace.client.owner_calls import OwnerCalls
 from headrace.client.reader.byte_reader import ByteReader
 from headrace.client.reader.cuts import Cuts, Edge
 from headrace.client.reader.event_reader import EventReader
@@ -38,6 +40,7 @@ from headrace.client.reader.segment_range import SegmentRangeReader
 from headrace.client.reader.time_windows import MarkReader, TimeWindows
 from headrace.client.segment_calls import SegmentCalls, SegmentInfo
 from headrace.client.services import ClientServices, SegmentAddress
+from headrace.client.tables.key_value_table import KeyValueTable
 from headrace.client.writer.byte_writer import ByteWriter
 from headrace.client.writer.event_writer import EventWriter
 from headrace.client.writer.segment_map import SegmentMap, SegmentRange, Successor
@@ -45,6 +48,7 @@ from headrace.client.writer.txn_writer import TxnWriter
 from headrace.errors import PreconditionError, StreamSealedError
 from headrace.model.endpoint import is_loopback
 from headrace.model.key_space import KeyRange
+from headrace.model.key_value_table import KeyValueTableConfiguration
 from headrace.model.policies import StreamConfiguration
 from headrace.model.stream_cut import StreamCut
 from headrace.model.watermark import Watermark
@@ -108,7 +112,9 @@ class Client:
             entropy=entropy,
             supervisor=Supervisor("client"),
         )
-        self._calls = SegmentCalls(self._services, config.reader.reconnect)
+        self._owner_calls = OwnerCalls(self._services, config.reader.reconnect)
+        self._calls = SegmentCalls(self._owner_calls)
+        self._tables = KeyValueTables(self._controller)
         self._cuts = Cuts(self._services, self._calls, config.reader)
         self._txn_writers: dict[TxnWriter, None] = {}
         """Those that were not closed."""
@@ -459,6 +465,65 @@ class Client:
                 f"{scope}/{stream} has {len(segment_ids)} segments; a byte stream has one"
             )
         return SegmentAddress(scope, stream, segment_ids[0])
+
+    # ------------------------------------------------------------------------------ key-value tables
+
+    async def create_key_value_table(
+        self,
+        scope: str,
+        table: str,
+        *,
+        primary_key_bytes: int,
+        secondary_key_bytes: int = 0,
+        partitions: int = 1,
+        rollover_bytes: int = 0,
+    ) -> bool:
+        """Create a key-value table; False if one with this name exists already, whatever its configuration.
+
+        Args:
+            scope: where.
+            table: its name.
+            primary_key_bytes: of every primary key, which decides the partition.
+            secondary_key_bytes: of every secondary key; 0: the table has none.
+            partitions: how many parts are spread over the segment stores, for ever.
+            rollover_bytes: size of chunks in long-term storage; 0 leaves it to the server.
+
+        Raises:
+            NoSuchScopeError: the scope does not exist.
+            InvalidArgumentError: the numbers or the name are none that a table can have.
+        """
+        configuration = KeyValueTableConfiguration(
+            partitions=partitions,
+            primary_key_bytes=primary_key_bytes,
+            secondary_key_bytes=secondary_key_bytes,
+            rollover_bytes=rollover_bytes,
+        )
+        return await self._tables.create(scope, table, configuration)
+
+    async def key_value_table_configuration(self, scope: str, table: str) -> KeyValueTableConfiguration:
+        """Return what a key-value table was created with. Raises NoSuchKeyValueTableError."""
+        return await self._tables.configuration(scope, table)
+
+    def list_key_value_tables(self, scope: str) -> AsyncIterator[str]:
+        """Yield the key-value tables of a scope. Raises NoSuchScopeError."""
+        return self._tables.list(scope)
+
+    async def delete_key_value_table(self, scope: str, table: str) -> bool:
+        """Remove a key-value table with all its entries; False if there is none."""
+        return await self._tables.delete(scope, table)
+
+    def key_value_table(self, scope: str, table: str) -> Opening[KeyValueTable]:
+        """Open a key-value table: ``async with client.key_value_table(...) as table``, or ``await`` it.
+
+        Raises (when opened):
+            NoSuchKeyValueTableError: there is no such table.
+        """
+        return Opening(self._open_table(scope, table))
+
+    async def _open_table(self, scope: str, table: str) -> KeyValueTable:
+        configuration = await self._tables.configuration(scope, table)
+        partitions = await self._tables.partitions(scope, table)
+        return KeyValueTable(scope, table, configuration, partitions, self._owner_calls)
 
     # ------------------------------------------------------------------------------ life
 

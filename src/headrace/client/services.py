@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from headrace.client.connections.pool import ConnectionPool
 from headrace.client.control.segments import Segments
 from headrace.client.control.tokens import Tokens
-from headrace.model.names import segment_name, transaction_segment_name
+from headrace.model.names import TABLE_SUFFIX, segment_name, transaction_segment_name
 from headrace.runtime.entropy import Entropy
 from headrace.runtime.supervisor import Supervisor
 
@@ -39,3 +39,8 @@ class SegmentAddress:
         """The qualified name on the wire."""
         primary = segment_name(self.scope, self.stream, self.segment_id)
         return primary if self.txn_id is None else transaction_segment_name(primary, self.txn_id)
+
+    @property
+    def token_stream(self) -> str:
+        """The stream that tokens are asked for. Those for a partition have the bare name of its table."""
+        return self.stream.removesuffix(TABLE_SUFFIX)

@@ -13,6 +13,7 @@ from headrace.errors import InvalidArgumentError
 from headrace.limits import INT64_MAX, INT64_MIN
 from headrace.model.endpoint import Endpoint
 from headrace.model.key_space import KeyRange
+from headrace.model.key_value_table import KeyValueTableConfiguration
 from headrace.model.policies import (
     RetentionKind,
     RetentionPolicy,
@@ -158,4 +159,29 @@ def stream_config_from_message(message: pb.StreamConfig) -> StreamConfiguration:
         tags=frozenset(message.tags.tag),
         timestamp_timeout_ms=message.timestampAggregationTimeout,
         rollover_size_bytes=message.rolloverSizeBytes,
+    )
+
+
+# ------------------------------------------------------------------------------------------ key-value tables
+
+
+def table_config_to_message(
+    scope: str, table: str, config: KeyValueTableConfiguration
+) -> pb.KeyValueTableConfig:
+    return pb.KeyValueTableConfig(
+        scope=scope,
+        kvtName=table,
+        partitionCount=config.partitions,
+        primaryKeyLength=config.primary_key_bytes,
+        secondaryKeyLength=config.secondary_key_bytes,
+        rolloverSizeBytes=config.rollover_bytes,
+    )
+
+
+def table_config_from_message(message: pb.KeyValueTableConfig) -> KeyValueTableConfiguration:
+    return KeyValueTableConfiguration(
+        partitions=message.partitionCount,
+        primary_key_bytes=message.primaryKeyLength,
+        secondary_key_bytes=message.secondaryKeyLength,
+        rollover_bytes=message.rolloverSizeBytes,
     )

@@ -17,6 +17,7 @@ from headrace.client.blocking.byte_streams import BlockingByteReader, BlockingBy
 from headrace.client.blocking.client import BlockingClient, connect
 from headrace.client.blocking.event_times import BlockingEventWriter, BlockingTimeWindows
 from headrace.client.blocking.readers import BlockingEventReader, BlockingSegmentRange
+from headrace.client.blocking.tables import BlockingKeyValueTable
 from headrace.client.blocking.writers import (
     BlockingAck,
     BlockingTransaction,
@@ -31,6 +32,7 @@ __all__ = [
     "BlockingClient",
     "BlockingEventReader",
     "BlockingEventWriter",
+    "BlockingKeyValueTable",
     "BlockingSegmentRange",
     "BlockingTimeWindows",
     "BlockingTransaction",

@@ -17,6 +17,7 @@ from headrace.client.blocking.byte_streams import BlockingByteReader, BlockingBy
 from headrace.client.blocking.event_times import BlockingEventWriter, BlockingTimeWindows
 from headrace.client.blocking.loop_thread import LoopThread
 from headrace.client.blocking.readers import BlockingEventReader, BlockingSegmentRange
+from headrace.client.blocking.tables import BlockingKeyValueTable
 from headrace.client.blocking.writers import BlockingTxnWriter
 from headrace.client.config import DEFAULT_URI, ClientConfig, ControllerAddress, ReaderConfig, WriterConfig
 from headrace.client.connect import Client
@@ -30,6 +31,7 @@ from headrace.client.segment_calls import SegmentInfo
 from headrace.client.writer.segment_map import SegmentRange, Successor
 from headrace.errors import ClosedError, HeadraceError
 from headrace.model.key_space import KeyRange
+from headrace.model.key_value_table import KeyValueTableConfiguration
 from headrace.model.policies import StreamConfiguration
 from headrace.model.stream_cut import StreamCut
 from headrace.model.watermark import Watermark
@@ -329,6 +331,52 @@ class BlockingClient:
         async def opened() -> BlockingByteReader:
             reader = await client.byte_reader(scope, stream, offset=offset, config=config)
             return BlockingByteReader(reader, thread)
+
+        return thread.run(opened())
+
+    # ------------------------------------------------------------------------------ key-value tables
+
+    def create_key_value_table(
+        self,
+        scope: str,
+        table: str,
+        *,
+        primary_key_bytes: int,
+        secondary_key_bytes: int = 0,
+        partitions: int = 1,
+        rollover_bytes: int = 0,
+    ) -> bool:
+        """Create a key-value table; False if it exists; see :meth:`Client.create_key_value_table`."""
+        return self._run(
+            lambda client: client.create_key_value_table(
+                scope,
+                table,
+                primary_key_bytes=primary_key_bytes,
+                secondary_key_bytes=secondary_key_bytes,
+                partitions=partitions,
+                rollover_bytes=rollover_bytes,
+            )
+        )
+
+    def key_value_table_configuration(self, scope: str, table: str) -> KeyValueTableConfiguration:
+        """Return what a key-value table was created with. Raises NoSuchKeyValueTableError."""
+        return self._run(lambda client: client.key_value_table_configuration(scope, table))
+
+    def list_key_value_tables(self, scope: str) -> Iterator[str]:
+        """Yield the key-value tables of a scope. Raises NoSuchScopeError."""
+        thread, client = self._start()
+        return thread.iterate(client.list_key_value_tables(scope))
+
+    def delete_key_value_table(self, scope: str, table: str) -> bool:
+        """Remove a key-value table with all its entries; False if there is none."""
+        return self._run(lambda client: client.delete_key_value_table(scope, table))
+
+    def key_value_table(self, scope: str, table: str) -> BlockingKeyValueTable:
+        """Open a key-value table as a mapping. Raises NoSuchKeyValueTableError."""
+        thread, client = self._start()
+
+        async def opened() -> BlockingKeyValueTable:
+            return BlockingKeyValueTable(await client.key_value_table(scope, table), thread)
 
         return thread.run(opened())
 

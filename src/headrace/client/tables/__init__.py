@@ -1,0 +1,1 @@
+"""Key-value tables: keys of fixed lengths with their values and versions, shared with the Java client."""
