@@ -10,7 +10,7 @@ PYTEST := $(BIN)/python -m pytest -q -n $(or $(PROCESSES),2) --dist worksteal
 unexport PYTHONDONTWRITEBYTECODE
 export PYTHONPYCACHEPREFIX := $(CURDIR)/$(VENV)/pycache
 
-.PHONY: setup demo quick test check fmt-check fmt lint types layers generated matrix soak sim bench bench-smoke serve lock clean
+.PHONY: setup demo quick test check fmt-check fmt lint types layers generated matrix soak sim bench bench-smoke bench-attributes serve lock clean
 
 setup: $(STAMP)  ## the environment with everything the recipes below need
 
@@ -69,6 +69,9 @@ bench: setup  ## every benchmark at its real size, each beside its floor (result
 
 bench-smoke: setup  ## every benchmark at its smallest size: do they still run?
 	$(BIN)/python -m benchmarks.run --smoke
+
+bench-attributes: setup  ## size and time of the B+Tree of a million attributes, by policy of compaction
+	$(BIN)/python -m benchmarks.attributes
 
 SEEDS ?= 500
 sim: setup  ## SEEDS=n simulated histories on all cores

@@ -17,6 +17,7 @@ BENCHMARKS = (
     "benchmarks.catch_up",
     "benchmarks.recovery",
     "benchmarks.inactive",
+    "benchmarks.attributes",
     "benchmarks.memory",
     "benchmarks.endurance",
     "benchmarks.flushes",

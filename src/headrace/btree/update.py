@@ -43,7 +43,7 @@ _NO_PAGE: Final = PageRef(0, 0)
 _Pointer = tuple[bytes, int, int, int]
 """First key, offset, length and lowest offset of a page that was written."""
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # loads numpy
     from headrace.btree.many import Numbers
 
 

@@ -3,7 +3,8 @@
 import random
 
 import pytest
-from hypothesis import HealthCheck, settings, strategies as st
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from headrace.btree.compaction import CompactionPolicy
@@ -39,7 +40,11 @@ class TreeMachine(RuleBasedStateMachine):
 
     def key(self, number):
         size = self.tree.root.key_bytes
-        return (number % 256**size).to_bytes(size, "big") if size <= 2 else number.to_bytes(4, "big") * (size // 4)
+        return (
+            (number % 256**size).to_bytes(size, "big")
+            if size <= 2
+            else number.to_bytes(4, "big") * (size // 4)
+        )
 
     def apply(self, changes, note=b""):
         previous = [self.model.get(key) for key in sorted(changes)]
@@ -63,7 +68,9 @@ class TreeMachine(RuleBasedStateMachine):
     def change_some(self, changes, note):
         self.apply({self.key(number): value for number, value in changes.items()}, note)
 
-    @rule(first=st.integers(0, 300), count=st.integers(30, 200), value=st.one_of(st.none(), st.integers(0, 99)))
+    @rule(
+        first=st.integers(0, 300), count=st.integers(30, 200), value=st.one_of(st.none(), st.integers(0, 99))
+    )
     def change_many(self, first, count, value):
         self.apply({self.key(number): value for number in range(first, first + count)})
 
@@ -100,6 +107,9 @@ class TreeMachine(RuleBasedStateMachine):
 
 TestTreeMachine = TreeMachine.TestCase
 TestTreeMachine.settings = settings(
-    max_examples=examples(60), stateful_step_count=15, suppress_health_check=[HealthCheck.too_slow], deadline=None
+    max_examples=examples(60),
+    stateful_step_count=15,
+    suppress_health_check=[HealthCheck.too_slow],
+    deadline=None,
 )
 TestTreeMachine = pytest.mark.slow(TestTreeMachine)
