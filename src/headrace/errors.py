@@ -119,13 +119,10 @@ class InvalidNameError(InvalidArgumentError):
 
 
 class TooManyAttributesError(InvalidArgumentError):
-    """A segment holds as many attributes as it may: also each writer that it ever had is one."""
+    """A scratch segment, which one connection has for a large event, holds as many attributes as it may."""
 
     def __init__(self, segment: str, count_max: int) -> None:
-        super().__init__(
-            f"segment {segment!r} holds {count_max} attributes and takes no further writer or attribute: "
-            "scale its stream, so that writers go on in the segment's successors"
-        )
+        super().__init__(f"scratch segment {segment!r} holds {count_max} attributes and takes no further one")
         self.segment = segment
         self.count_max = count_max
 

@@ -1,8 +1,8 @@
-"""Every implementation of a segment's attributes passes the same kit."""
+"""Attributes behave alike in memory and with an index."""
 
+from headrace.model.attributes import ATTRIBUTE_NULL
 from headrace.segmentstore.state.segment_attributes import SegmentAttributes
 from headrace.testing.conformance.segment_attributes import SegmentAttributesContract
-from tests.unit.segmentstore.forgetful_attributes import ForgetfulAttributes
 
 
 class TestInMemory(SegmentAttributesContract):
@@ -10,9 +10,18 @@ class TestInMemory(SegmentAttributesContract):
         return SegmentAttributes(values)
 
 
-class TestWithAnIndexBehind(SegmentAttributesContract):
+class TestWithAnIndex(SegmentAttributesContract):
     def make(self, values):
-        return ForgetfulAttributes(values)
+        self.index = {}
+        attributes = SegmentAttributes(values)
+        attributes.note_index()
+        return attributes
 
     def evict(self, attributes):
-        attributes.evict()
+        written = attributes.unwritten()
+        self.index.update(written)
+        attributes.note_written(written)
+        attributes.evict(0)
+
+    def look_up(self, attributes, attribute_id):
+        return self.index.get(attribute_id, ATTRIBUTE_NULL)

@@ -29,7 +29,17 @@ def test_every_plan_and_every_format_is_code_that_does_no_io():
 
 @pytest.mark.parametrize(
     "package",
-    [".", "admission", "container", "durablelog", "ingress", "readindex", "storagewriter", "tables"],
+    [
+        ".",
+        "admission",
+        "attributes",
+        "container",
+        "durablelog",
+        "ingress",
+        "readindex",
+        "storagewriter",
+        "tables",
+    ],
 )
 def test_a_part_of_the_segment_store_says_what_it_owns_what_to_read_first_and_what_decides(package):
     text = (ROOT / "src" / "headrace" / "segmentstore" / package / "README.md").read_text().lower()

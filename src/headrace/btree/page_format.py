@@ -138,3 +138,8 @@ def verify_page(ref: PageRef, data: Buffer, key_bytes: int) -> None:
         raise DataCorruptionError(
             f"page at offset {ref.offset}, {ref.length} bytes, fails its checksum", offset=ref.offset
         )
+
+
+def is_index_page(data: Buffer) -> bool:
+    """Whether a verified page is an index page, whose entries lead to other pages."""
+    return data[5] == INDEX

@@ -188,6 +188,12 @@ def _look_at_segment(
         NoSuchSegmentError: there is none.
         DataCorruptionError: there is none where it was looked for, and that may be the wrong place.
     """
+    replayed, found = find_segments(data, name)
+    return [(replayed, view_segment(replayed, state, data.chunks, deep=deep)) for state in found]
+
+
+def find_segments(data: InspectedData, name: str) -> tuple[ReplayedContainer, list[SegmentState]]:
+    """Return what there is of a segment, and what was replayed to find it. Raises as inspect_segment."""
     container_id = data.container_of(name)
     if not data.problem and container_id in data.find_unmade():
         raise NoSuchSegmentError(name)  # nothing was ever accepted
@@ -199,7 +205,7 @@ def _look_at_segment(
         )
     if not found:
         raise NoSuchSegmentError(name)
-    return [(replayed, view_segment(replayed, state, data.chunks, deep=deep)) for state in found]
+    return replayed, found
 
 
 def _find_segments(

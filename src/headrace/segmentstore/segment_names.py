@@ -14,8 +14,13 @@ from headrace.model.names import primary_name, transaction_segment_name, transie
 from headrace.storage.chunks.chunk_names import CHUNK_SUFFIX_BYTES_MAX
 from headrace.storage.providers.contract import CHUNK_NAME_BYTES_MAX
 
+INDEX_SUFFIX: Final = "$index"
+"""The attribute index of a segment is stored under the segment's name in storage and this."""
+
 SEGMENT_NAME_BYTES_MAX: Final = CHUNK_NAME_BYTES_MAX - len(f".{INT64_MAX:x}") - CHUNK_SUFFIX_BYTES_MAX
 """In UTF-8: what is left of the name of a chunk besides the segment's id and what a chunk adds."""
+
+_NEW_NAME_BYTES_MAX: Final = SEGMENT_NAME_BYTES_MAX - len(INDEX_SUFFIX)
 
 INTERNAL_PREFIX: Final = "_system/containers/"
 """Segments that containers keep for themselves; no client can name one."""
@@ -24,8 +29,18 @@ _MARK_BYTES_MAX: Final = max(
     len(transaction_segment_name("", 0)), len(transient_segment_name("", bytes(16), bytes(16)))
 )
 
-PRIMARY_NAME_BYTES_MAX: Final = SEGMENT_NAME_BYTES_MAX - _MARK_BYTES_MAX
+PRIMARY_NAME_BYTES_MAX: Final = _NEW_NAME_BYTES_MAX - _MARK_BYTES_MAX
 """Of a segment that is neither a transaction's nor a scratch segment: those are named after it."""
+
+
+def is_index(storage_name: str) -> bool:
+    """Whether a name in storage is that of an attribute index. Names of segments end with their id."""
+    return storage_name.endswith(INDEX_SUFFIX)
+
+
+def segment_id_of(storage_name: str) -> int:
+    """Return the id of the segment to which a name in storage belongs. Raises: ValueError."""
+    return int(storage_name.removesuffix(INDEX_SUFFIX).rpartition(".")[2], 16)
 
 
 def is_internal(segment: str) -> bool:
@@ -38,7 +53,7 @@ def check_segment_name(segment: str) -> None:
     if is_internal(segment):
         raise InvalidArgumentError(f"segment name {segment!r} is reserved")
     length = len(segment.encode("utf-8", "surrogatepass"))
-    length_max = SEGMENT_NAME_BYTES_MAX
+    length_max = _NEW_NAME_BYTES_MAX
     if primary_name(segment) == segment:
         length_max = PRIMARY_NAME_BYTES_MAX
     if length > length_max:

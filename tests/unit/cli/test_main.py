@@ -49,7 +49,7 @@ def test_every_verb_is_there():
         ),
         *(f"event {verb}" for verb in ("write", "read")),
         *(f"user {verb}" for verb in ("add", "list", "remove")),
-        *(f"inspect {noun}" for noun in ("wal", "frames", "operations", "container", "segment", "cache")),
+        *(f"inspect {noun}" for noun in ("wal", "frames", "operations", "container", "segment", "tree", "cache")),
         "check container",
         "controller failed-events",
     }

@@ -19,7 +19,7 @@ from headrace.storage.providers.contract import check_chunk_name
 #: Of 4,096 bytes that a path may have; the rest is the data directory's.
 PATH_CHARS_MAX = 3400
 
-LONGEST = ["x" * PRIMARY_NAME_BYTES_MAX, "ü" * (PRIMARY_NAME_BYTES_MAX // 2), "a/" * 400 + "a", "." * 854]
+LONGEST = ["x" * PRIMARY_NAME_BYTES_MAX, "ü" * (PRIMARY_NAME_BYTES_MAX // 2), "a/" * 400 + "a", "." * 848]
 
 
 def longest_chunk(segment):

@@ -115,6 +115,22 @@ def _add_metadata_verbs(verbs: Subparsers[argparse.ArgumentParser]) -> None:
     verb.add_argument("name", metavar="NAME", help="full name: SCOPE/STREAM/NUMBER.#epoch.EPOCH")
     add_data_arguments(verb, container="")
     verb.add_argument("--deep", action="store_true", help="read every stored byte, compare its checksum")
+    verb = add_verb(
+        verbs,
+        "tree",
+        later("headrace.cli.inspect_tree", "inspect_tree"),
+        "The attribute index of a segment, as it is stored: a drawing of its pages.",
+        """
+        headrace inspect tree demo/orders/0.#epoch.0 --data-dir headrace-data
+        headrace inspect tree demo/orders/0.#epoch.0 --check --json
+        """,
+        connects=False,
+    )
+    verb.add_argument(
+        "name", metavar="NAME", help="full name of the segment: SCOPE/STREAM/NUMBER.#epoch.EPOCH"
+    )
+    add_data_arguments(verb, container="")
+    verb.add_argument("--check", action="store_true", help="read every page, and prove what the format says")
 
 
 def add_data_arguments(verb: argparse.ArgumentParser, *, container: str = "only this container") -> None:

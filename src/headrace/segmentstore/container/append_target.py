@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 
 from headrace.errors import ContainerOfflineError, OffsetMismatchError
 from headrace.model.attributes import ATTRIBUTE_NULL
+from headrace.segmentstore.attributes.attribute_values import AttributeValues
 from headrace.segmentstore.container.owner_question import OwnerQuestion
 from headrace.segmentstore.durablelog.operation_processor import AppendOwner, OperationProcessor
 from headrace.segmentstore.state.container_state import ContainerState
@@ -18,7 +19,17 @@ class ContainerAppendTarget:
     The segment is not evicted before :meth:`close`.
     """
 
-    __slots__ = ("_ask_owner", "_container", "_end_is_uncertain", "_open", "_processor", "_question", "state")
+    __slots__ = (
+        "_ask_owner",
+        "_container",
+        "_end_is_uncertain",
+        "_open",
+        "_processor",
+        "_question",
+        "_values",
+        "_writers",
+        "state",
+    )
 
     def __init__(
         self,
@@ -26,6 +37,7 @@ class ContainerAppendTarget:
         container: ContainerState,
         state: SegmentState,
         ask_owner: Callable[[OwnerQuestion], None],
+        values: AttributeValues,
     ) -> None:
         self._processor = processor
         self._container = container
@@ -35,6 +47,9 @@ class ContainerAppendTarget:
         self._open = True
         self._end_is_uncertain = False
         """Whether the last append waits for operations in flight, not for admission."""
+        self._values = values
+        self._writers: set[bytes] = set()
+        """Writers whose event numbers are held in memory."""
         self.state = state
         state.hold()
 
@@ -42,6 +57,8 @@ class ContainerAppendTarget:
         """End the use of the segment. Idempotent."""
         if self._open:
             self._open = False
+            self.state.attributes.release(self._writers)
+            self._writers.clear()
             self.state.release()
             self.state.touch(self._container.sequence)  # single appends do not
 
@@ -60,14 +77,21 @@ class ContainerAppendTarget:
         ) == self.accepted_event_number(writer_id)
 
     def check_writer(self, writer_id: bytes) -> None:
-        """Refuse a writer whose first append would be refused.
+        """Refuse a writer whose first append would be refused; hold the event number of another in memory,
+        where it is.
 
         Raises:
-            TooManyAttributesError: the segment has the maximum number of writers.
+            TooManyAttributesError: a scratch segment has the maximum number of writers.
         """
         state = self.state
         if not state.accepted_sealed:
             state.attributes.check_capacity(state.name, (writer_id,))
+        self._hold(writer_id)
+
+    def _hold(self, writer_id: bytes) -> None:
+        if self._open and writer_id not in self._writers:
+            self._writers.add(writer_id)
+            self.state.attributes.hold((writer_id,))
 
     async def settle(self, writer_id: bytes) -> None:
         """Wait until the event number of a writer is in memory, and what was accepted from it before this
@@ -75,8 +99,10 @@ class ContainerAppendTarget:
 
         Raises:
             ContainerOfflineError: this owner ended, and whether it is durable is unknown.
+            ThrottledError, StorageReadError, DataCorruptionError: its event number cannot be loaded now.
         """
-        await self.state.attributes.load((writer_id,))
+        self._hold(writer_id)
+        await self._values.load(self.state, (writer_id,))
         await self._processor.flush()
         number = self.last_event_number(writer_id)
         if self._processor.has_ended and number != self.accepted_event_number(writer_id):

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from headrace.limits import GIB, KIB, MIB
 from headrace.runtime.settings import internal, tunable
 from headrace.segmentstore.admission.throttle.config import ThrottleConfig
+from headrace.segmentstore.attributes.config import AttributesConfig
 from headrace.segmentstore.readindex.read_index import ReadIndexConfig
 from headrace.segmentstore.storagewriter.config import StorageWriterConfig
 from headrace.segmentstore.tables.config import TablesConfig
@@ -78,6 +79,7 @@ class ContainerConfig:
         500,
         help="Operations of the log that recovery replays before it yields to the loop.",
     )
+    attributes: AttributesConfig = field(default_factory=AttributesConfig)
     eviction: EvictionConfig = field(default_factory=EvictionConfig)
     read_index: ReadIndexConfig = field(default_factory=ReadIndexConfig)
     storage: SegmentStorageConfig = field(default_factory=SegmentStorageConfig)

@@ -12,6 +12,8 @@ from typing import Any
 from headrace.errors import ClosedError, ContainerOfflineError, CorruptionError, FencedOutError
 from headrace.model import attributes as attr
 from headrace.model.attributes import AttributeUpdate
+from headrace.segmentstore.attributes.segment_index import IndexStorage
+from headrace.segmentstore.attributes.segment_indexes import SegmentIndexes
 from headrace.segmentstore.container.append_target import ContainerAppendTarget
 from headrace.segmentstore.container.components import ContainerComponents
 from headrace.segmentstore.container.config import ContainerConfig
@@ -47,11 +49,13 @@ class SegmentContainer:
         self._clock = components.clock
         self._active_segments_max = config.eviction.active_segments_max
         self._state = ContainerState(container_id)
+        self._indexes = SegmentIndexes(self._running_storage, config.attributes)
         self.tables = ContainerTables(self, config.tables)
         self._catalogue = SegmentCatalogue(container_id, self.tables)
         self.tiers = ContainerTiers(
             self._state,
             self._catalogue,
+            self._indexes,
             components,
             config,
             on_log_truncated=self._on_log_truncated,
@@ -60,6 +64,7 @@ class SegmentContainer:
         self._term = self.tiers.term
         self._log = self.tiers.log
         self._read_index = self.tiers.read_index
+        self._values = self.tiers.attribute_values
         self.evictions = Evictions(
             self._state,
             self._log,
@@ -78,11 +83,17 @@ class SegmentContainer:
             self.tiers.supervisor,
             self.evictions.free_slots,
             self.tiers.stored_length,
+            self._values,
         )
-        self._changes = SegmentChanges(self._log)
+        self._changes = SegmentChanges(self._log, self._values)
         self.merged_loads = MergedLoads()
         self._merges = SegmentMerges(
-            self._directory, self._log, self._term, self.merged_loads, self._active_segments_max
+            self._directory,
+            self._log,
+            self._term,
+            self.merged_loads,
+            self._values,
+            self._active_segments_max,
         )
 
     # -------------------------------------------------------------------------------------- life
@@ -146,6 +157,12 @@ class SegmentContainer:
         """Store all unstored bytes now."""
         await self.tiers.flush_storage()
 
+    def _running_storage(self) -> IndexStorage:
+        storage = self.tiers.storage
+        if storage is None:
+            raise ContainerOfflineError("the container is still recovering")
+        return storage
+
     def _on_log_truncated(self) -> None:
         self.evictions.on_log_truncated()
 
@@ -201,7 +218,7 @@ class SegmentContainer:
     def target_of(self, segment: SegmentState) -> ContainerAppendTarget:
         """The append target of a segment, which stays active until the target is closed."""
         self._term.check_online()
-        return ContainerAppendTarget(self._log.processor, self._state, segment, self._ask_owner)
+        return ContainerAppendTarget(self._log.processor, self._state, segment, self._ask_owner, self._values)
 
     def _ask_owner(self, question: OwnerQuestion) -> None:
         try:
@@ -327,6 +344,7 @@ class SegmentContainer:
         if online:
             parts |= {"durable_log": self._log, "memory_log": self._log.memory_log}
             parts |= {"read_index": self._read_index, "tables": self.tables, "tasks": tiers.supervisor}
+            parts["attributes"] = tiers.index_writer
         found: dict[str, object] = {
             name: part.statistics() for name, part in parts.items() if part is not None
         }

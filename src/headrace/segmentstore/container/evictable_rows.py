@@ -27,27 +27,28 @@ def find_evictable_rows(
     """Return the rows to evict with a settled ``segment``; none if they have to stay or do not exist.
 
     They stay if they have more than ``bytes_max`` bytes, or if one is damaged, which its reader finds.
-    No row is read behind the one that decides.
+    No row is read behind the one that decides. Those of its attribute index are among them.
     """
     rows: dict[str, bytes] = {}
     size = 0
     try:
-        for key, row in walk_rows(segment.storage_name, container.storage_rows.get, _CHUNKS_MAX):
-            size += len(key) + len(row)
-            if size > bytes_max or not _is_own(segment, key):
-                return {}
-            rows[key] = row
+        for name in (segment.storage_name, segment.index_storage_name):
+            for key, row in walk_rows(name, container.storage_rows.get, _CHUNKS_MAX):
+                size += len(key) + len(row)
+                if size > bytes_max or not _is_own(name, key):
+                    return {}
+                rows[key] = row
     except DataCorruptionError:
         return {}
     return rows if are_current(container, rows) else {}
 
 
-def _is_own(segment: SegmentState, key: str) -> bool:
-    """Whether a row is not that of a chunk, or that of a chunk created for ``segment``."""
+def _is_own(name: str, key: str) -> bool:
+    """Whether a row is not that of a chunk, or that of a chunk created for the segment of that name."""
     if not key.startswith(CHUNK_PREFIX):
         return True
     parsed = parse_chunk_name(key[len(CHUNK_PREFIX) :])
-    return parsed is not None and parsed.segment == segment.storage_name
+    return parsed is not None and parsed.segment == name
 
 
 def are_current(container: ContainerState, rows: Mapping[str, bytes]) -> bool:

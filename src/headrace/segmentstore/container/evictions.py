@@ -193,7 +193,7 @@ class Evictions:
             await budget.spend()
             if state.last_used >= cutoff or not plan.is_evictable(state, is_table_idle):
                 continue
-            if _ATTRIBUTE_BYTES_MIN * len(state.attributes) > self._row_bytes_max:
+            if _ATTRIBUTE_BYTES_MIN * len(state.attributes.newer) > self._row_bytes_max:
                 continue
             candidate = self._make_candidate(state)
             if len(candidate.row) > self._row_bytes_max:

@@ -9,7 +9,7 @@ from typing import Final
 from headrace.errors import DataCorruptionError
 from headrace.runtime.loop_budget import LoopBudget
 from headrace.segmentstore.container.segment_catalogue import SegmentCatalogue
-from headrace.segmentstore.container.stored_lengths import segment_id_of
+from headrace.segmentstore.segment_names import segment_id_of
 from headrace.segmentstore.state.container_state import ContainerState
 from headrace.storage.chunks.chunk_names import parse_chunk_name
 from headrace.storage.metadata.rows import chunk_key

@@ -12,6 +12,7 @@ from typing import Final
 
 from headrace.errors import CorruptionError, HeadraceError, StorageReadError
 from headrace.runtime.loop_budget import LoopBudget
+from headrace.segmentstore.attributes.segment_indexes import SegmentIndexes
 from headrace.segmentstore.container.segment_catalogue import SegmentCatalogue
 from headrace.segmentstore.contract import StoredDelete
 from headrace.segmentstore.durablelog.durable_log import DurableLog
@@ -39,11 +40,13 @@ class RetiredSegments:
         state: ContainerState,
         log: DurableLog,
         catalogue: SegmentCatalogue,
+        indexes: SegmentIndexes,
         config: StorageWriterConfig,
     ) -> None:
         self._state = state
         self._log = log
         self._catalogue = catalogue
+        self._indexes = indexes
         self._config = config
         self._wake = asyncio.Event()
         self._remaining = 0
@@ -124,6 +127,7 @@ class RetiredSegments:
             ) from error
         for segment in gone:
             if (damage := damaged.get(segment)) is None:
+                await self._indexes.delete(segment)
                 self._state.forget(segment)
             else:
                 self._damaged.add(segment)

@@ -8,6 +8,7 @@ from typing import Any
 
 from headrace.errors import ContainerOfflineError, SegmentSealedError
 from headrace.model.attributes import AttributeUpdate
+from headrace.segmentstore.attributes.attribute_values import AttributeValues
 from headrace.segmentstore.durablelog.durable_log import DurableLog
 from headrace.segmentstore.durablelog.operation_processor import Propose
 from headrace.segmentstore.operations import catalogue as ops
@@ -22,8 +23,9 @@ _UPDATE_BYTES = 300
 class SegmentChanges:
     """The changes of a container's segments. A segment stays active while one is in flight."""
 
-    def __init__(self, log: DurableLog) -> None:
+    def __init__(self, log: DurableLog, values: AttributeValues) -> None:
         self._log = log
+        self._values = values
 
     async def append(
         self, segment: SegmentState, data: Buffer, updates: Sequence[AttributeUpdate], expected_offset: int
@@ -80,7 +82,8 @@ class SegmentChanges:
         deletes: bool = False,
     ) -> Any:
         with segment.held():
-            if updates:
-                await segment.attributes.load(update.attribute_id for update in updates)
-                size_bytes += _UPDATE_BYTES * len(updates)
-            return await self._log.submit(propose, size_bytes, segments=(segment,), deletes=deletes)
+            if not updates:
+                return await self._log.submit(propose, size_bytes, segments=(segment,), deletes=deletes)
+            size_bytes += _UPDATE_BYTES * len(updates)
+            async with self._values.held(segment, [update.attribute_id for update in updates]):
+                return await self._log.submit(propose, size_bytes, segments=(segment,), deletes=deletes)

@@ -18,6 +18,7 @@ from headrace.errors import (
     TooManyActiveSegmentsError,
 )
 from headrace.runtime.supervisor import Supervisor
+from headrace.segmentstore.attributes.attribute_values import AttributeValues
 from headrace.segmentstore.container.catalogue_row import CatalogueRow
 from headrace.segmentstore.container.segment_catalogue import SegmentCatalogue
 from headrace.segmentstore.container.shared_tasks import SharedTasks
@@ -27,6 +28,7 @@ from headrace.segmentstore.durablelog.operation_processor import Propose
 from headrace.segmentstore.state import transitions
 from headrace.segmentstore.state.container_state import ContainerState
 from headrace.segmentstore.state.segment_state import SegmentState
+from headrace.storage.metadata.rows import segment_key
 
 _NAME_OVERHEAD_BYTES = 300
 
@@ -37,6 +39,7 @@ class SegmentDirectory:
     Args:
         free_slots: evicts idle segments because no slot is free; returns whether one may be free now.
         stored_length: returns the stored length of a segment whose rows are in memory.
+        values: loads attributes.
     """
 
     def __init__(
@@ -47,12 +50,14 @@ class SegmentDirectory:
         supervisor: Supervisor,
         free_slots: Callable[[], Awaitable[bool]],
         stored_length: Callable[[SegmentState], int],
+        values: AttributeValues,
     ) -> None:
         self._state = state
         self._log = log
         self._catalogue = catalogue
         self._free_slots = free_slots
         self._stored_length = stored_length
+        self._values = values
         self._creating: dict[str, asyncio.Future[None]] = {}
         self.activations = SharedTasks[SegmentState](supervisor, "activation of")
 
@@ -108,11 +113,14 @@ class SegmentDirectory:
     async def read_attribute(self, name: str, attribute_id: bytes) -> int:
         """The durable value of one of its attributes. Raises as :meth:`resolve`."""
         state = await self._find_where_it_is(name)
-        with state.held():
-            await state.attributes.load((attribute_id,))
-        self._check_visible(state)
         value = state.attributes.get(attribute_id)
-        assert value is not None, "it was loaded, and its segment held"
+        if value is None:
+            state = await self.resolve(name)
+            with state.held():
+                async with self._values.held(state, (attribute_id,)):
+                    value = state.attributes.get(attribute_id)
+            assert value is not None, "it was loaded, and held"
+        self._check_visible(state)
         return value
 
     async def _find_where_it_is(self, name: str) -> SegmentState:
@@ -126,6 +134,9 @@ class SegmentDirectory:
                     raise NoSuchSegmentError(name)
                 state = row.segment
                 state.note_all_stored()
+                index_key = segment_key(state.index_storage_name)
+                if index_key in row.storage_rows or index_key in self._state.storage_rows:
+                    state.attributes.note_index()
         return state
 
     def info_of(self, state: SegmentState) -> SegmentInfo:

@@ -18,6 +18,7 @@ from headrace.errors import (
     UnsupportedError,
 )
 from headrace.model.attributes import AttributeUpdate
+from headrace.segmentstore.attributes.attribute_values import AttributeValues
 from headrace.segmentstore.container.merged_loads import MergedLoads
 from headrace.segmentstore.container.ownership_term import OwnershipTerm
 from headrace.segmentstore.container.segment_directory import SegmentDirectory
@@ -51,6 +52,7 @@ class SegmentMerges:
 
     Args:
         loads: notes the merges for the meters of load.
+        values: loads attributes.
         active_max: bound of active segments; a batch uses a quarter of them at a time.
     """
 
@@ -60,12 +62,14 @@ class SegmentMerges:
         log: DurableLog,
         term: OwnershipTerm,
         loads: MergedLoads,
+        values: AttributeValues,
         active_max: int,
     ) -> None:
         self._directory = directory
         self._log = log
         self._term = term
         self._loads = loads
+        self._values = values
         self._at_once = max(1, min(MERGES_IN_FLIGHT_MAX, log.requests_max // 4, active_max // 4))
         self._merged: OrderedDict[str, tuple[SegmentState, int]] = OrderedDict()
         """By name of the source: the source, and the id of the target that has its bytes."""
@@ -77,9 +81,8 @@ class SegmentMerges:
         with ExitStack() as held:
             held.enter_context(target.held())
             [source] = await self._find_sources(target, [source_name], held)
-            if updates:
-                await target.attributes.load(update.attribute_id for update in updates)
-            extent = await self._start(target, source_name, source, updates)
+            async with self._values.held(target, [update.attribute_id for update in updates]):
+                extent = await self._start(target, source_name, source, updates)
             return target.durable_length if extent is None else extent[1]
 
     async def merge_batch(self, target: SegmentState, source_names: Sequence[str]) -> list[int]:

@@ -3,19 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final
 
 from headrace.errors import DataCorruptionError
 from headrace.segmentstore.contract import ReadIndex
+from headrace.segmentstore.segment_names import is_index, segment_id_of
 from headrace.segmentstore.state.container_state import ContainerState
 from headrace.storage.metadata.rows import SEGMENT_PREFIX, decode_segment_row
-
-_HEX: Final = 16
-
-
-def segment_id_of(storage_name: str) -> int:
-    """Return the segment id that :attr:`SegmentState.storage_name` ends with."""
-    return int(storage_name.rpartition(".")[2], _HEX)
 
 
 class StoredLengths:
@@ -32,7 +25,7 @@ class StoredLengths:
             DataCorruptionError: storage claims more bytes than the segment has.
         """
         for key, value in changes.items():
-            if value is None or not key.startswith(SEGMENT_PREFIX):
+            if value is None or not key.startswith(SEGMENT_PREFIX) or is_index(key):
                 continue
             segment = self._container.by_id.get(segment_id_of(key))
             if segment is None:

@@ -17,6 +17,9 @@ from contextlib import asynccontextmanager
 from headrace.errors import CorruptionError, DataCorruptionError, HeadraceError, WalWriteError
 from headrace.runtime.loop_budget import LoopBudget
 from headrace.runtime.supervisor import Supervisor
+from headrace.segmentstore.attributes.attribute_values import AttributeValues
+from headrace.segmentstore.attributes.index_writer import IndexWriter
+from headrace.segmentstore.attributes.segment_indexes import SegmentIndexes
 from headrace.segmentstore.container.components import ContainerComponents
 from headrace.segmentstore.container.config import ContainerConfig
 from headrace.segmentstore.container.inactive_chunks import InactiveChunks
@@ -43,6 +46,7 @@ class ContainerTiers:
 
     Args:
         state: the container's state; recovery fills it.
+        indexes: attribute indexes of the segments.
         catalogue: rows of retired segments are removed from it. Used only once the container is online.
         on_log_truncated: called each time that the log may have become shorter.
         on_ended: notified of the reason, once, if a failure ends the ownership term.
@@ -52,6 +56,7 @@ class ContainerTiers:
         self,
         state: ContainerState,
         catalogue: SegmentCatalogue,
+        indexes: SegmentIndexes,
         components: ContainerComponents,
         config: ContainerConfig,
         *,
@@ -87,7 +92,10 @@ class ContainerTiers:
             replay_operations=config.replay_operations,
             on_failed=self._end,
         )
-        self._retired_segments = RetiredSegments(state, self.log, catalogue, config.storage_writer)
+        self._indexes = indexes
+        self.index_writer = IndexWriter(state, indexes, config.attributes)
+        self.attribute_values = AttributeValues(indexes, config.attributes, self.index_writer.on_grown)
+        self._retired_segments = RetiredSegments(state, self.log, catalogue, indexes, config.storage_writer)
         self._verdict: asyncio.Task[None] | None = None
         """Judges the error that ended the ownership term, if it looks like damage."""
         self.storage: ChunkedSegmentStorage | None = None
@@ -122,6 +130,7 @@ class ContainerTiers:
             on_progress=self._on_storage_progress,
         )
         self.supervisor.spawn("storage writer", self.writer.run())
+        self.supervisor.spawn("attribute indexes", self.index_writer.run())
         self.supervisor.spawn("departures", self._retired_segments.run())
         age_s = self._config.checkpoint_interval_s
         self.supervisor.spawn("aged checkpoints", self.log.write_aged_checkpoints(age_s))
@@ -187,12 +196,18 @@ class ContainerTiers:
 
     def is_storage_idle(self, segment: SegmentState) -> bool:
         """Whether storage is not changing a segment now."""
-        return self.storage is None or self.storage.is_idle(segment.storage_name)
+        return self.storage is None or (
+            self.storage.is_idle(segment.storage_name)
+            and self.storage.is_idle(segment.index_storage_name)
+            and self._indexes.is_idle(segment)
+        )
 
     def on_evicted(self, segment: SegmentState) -> None:
         """Drop what storage and cache have in memory of an evicted segment."""
         if self.storage is not None:
             self.storage.forget(segment.storage_name)
+            self.storage.forget(segment.index_storage_name)
+        self._indexes.drop(segment)
         self.read_index.drop(segment)
 
     # -------------------------------------------------------------------------------------- end

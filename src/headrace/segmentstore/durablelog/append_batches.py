@@ -124,7 +124,7 @@ class AppendBatches:
             AttributeMismatchError: the writer's attribute is not ``previous_event_number``; nothing changed.
             OffsetMismatchError: the segment's length is not ``expected_offset``; nothing changed.
             EventTooLargeError: the block is larger than the frames of the log; nothing changed.
-            TooManyAttributesError: the segment has the maximum number of writers; nothing changed.
+            TooManyAttributesError: a scratch segment has the maximum number of writers; nothing changed.
             InvalidArgumentError: more events are claimed than a batch can count; nothing changed.
             ThrottledError: there is no memory for a frame of the log now; nothing changed.
         """

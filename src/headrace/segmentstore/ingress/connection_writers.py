@@ -111,7 +111,7 @@ class ConnectionWriters:
 
         Raises:
             TooManyWritersError: the connection has too many writers.
-            TooManyAttributesError: the segment had too many writers.
+            TooManyAttributesError: the scratch segment had too many writers.
         """
         writer_id, segment = command.writer_id, command.segment
         writer = self._find_busy(writer_id, segment)

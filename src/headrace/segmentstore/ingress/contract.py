@@ -28,7 +28,11 @@ class AppendTarget(Protocol):
         """Return whether both are known and equal. If not, ``settle`` before a writer is set up."""
 
     def check_writer(self, writer_id: bytes) -> None:
-        """Raises TooManyAttributesError if the writer is new to a segment that accepts no further ones."""
+        """Hold the event number of a writer in memory until the target is closed.
+
+        Raises:
+            TooManyAttributesError: the writer is new to a scratch segment that accepts no further ones.
+        """
 
     async def settle(self, writer_id: bytes) -> None:
         """Wait until everything accepted from a writer so far is known and durable.

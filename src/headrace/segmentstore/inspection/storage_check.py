@@ -6,9 +6,11 @@ from collections import ChainMap
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
+from headrace.btree.check import check
 from headrace.errors import ChecksumMismatchError, DataCorruptionError, StorageReadError
-from headrace.segmentstore.container.stored_lengths import segment_id_of
 from headrace.segmentstore.inspection.findings import CheckReport
+from headrace.segmentstore.inspection.index_pages import IndexPages
+from headrace.segmentstore.segment_names import is_index, segment_id_of
 from headrace.segmentstore.state.container_state import ContainerState
 from headrace.storage.chunks.segment_layout import (
     Chunk,
@@ -102,6 +104,19 @@ class StorageCheck:
         for chunk, start in chunks:
             self._reached.add(chunk.name)
             self._check_chunk(layout, chunk, start)
+        if self._deep and is_index(name):
+            self._check_index(name)
+
+    def _check_index(self, name: str) -> None:
+        try:
+            pages = IndexPages(name, self._rows.get, self._files)
+            root = pages.root()
+            if root is not None:
+                pages.run(check(root))
+        except DataCorruptionError as error:
+            self._report.damage("index", str(error), f"index {name!r}", _KEEP)
+        except OSError as error:
+            self._report.damage("index", f"it cannot be read: {error}", f"index {name!r}", "look at the disk")
 
     def _check_owner(self, layout: SegmentLayout) -> None:
         where = f"segment {layout.segment!r}"
@@ -125,6 +140,8 @@ class StorageCheck:
                     where,
                     "its chunks are never deleted by themselves; report it",
                 )
+        elif is_index(layout.segment):
+            return
         elif layout.length > facts.durable_length:
             what = f"storage holds {layout.length} bytes, the segment has {facts.durable_length}"
             self._report.damage("stored length", what, where, _KEEP)

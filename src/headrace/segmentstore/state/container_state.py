@@ -6,7 +6,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from headrace.errors import NoSuchSegmentError
+from headrace.segmentstore.segment_names import is_index, segment_id_of
 from headrace.segmentstore.state.segment_state import SegmentState
+from headrace.storage.metadata.rows import SEGMENT_PREFIX
 
 
 @dataclass(slots=True, eq=False)
@@ -82,6 +84,13 @@ class ContainerState:
         state.evicted = True
         state.accepted_deleted = True  # calls that still hold it are refused by the check for that
         return state
+
+    def note_index(self, row_key: str) -> None:
+        """A row of long-term storage is there: if it is that of an attribute index, its segment has one."""
+        if row_key.startswith(SEGMENT_PREFIX) and is_index(row_key):
+            state = self.by_id.get(segment_id_of(row_key))
+            if state is not None:
+                state.attributes.note_index()
 
     def retire(self, state: SegmentState) -> None:
         """The merge or deletion of a segment is accepted."""

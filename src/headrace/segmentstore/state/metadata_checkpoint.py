@@ -188,3 +188,5 @@ def install(
         yield len(row)
     container.storage_rows = dict(storage_rows)
     container.accepted_storage_rows = dict(storage_rows)
+    for key in storage_rows:
+        container.note_index(key)

@@ -4,10 +4,10 @@
 ever had. They behave alike. As all state of a segment they have two sides: validation reads the *accepted*
 one, callers the *durable* one.
 
-Core attributes are in memory. Extended ones need not be: :meth:`SegmentAttributes.get` may return None, and
-what an operation needs is loaded before it is proposed. Proposing, accepting and applying never wait. This
-implementation has all of them in memory, and bounds their number. The contract of an implementation is
-:mod:`headrace.testing.conformance.segment_attributes`.
+Core attributes are in memory, where one that is not set has no value. Extended ones need not be: those that
+are *newer* than the segment's attribute index are, which checkpoints have as well; of the others the ones in
+use and some more, also ATTRIBUTE_NULL for those known not to be set. What an operation needs is filled in
+before it is proposed. Proposing, accepting and applying never wait.
 """
 
 from __future__ import annotations
@@ -23,52 +23,107 @@ from headrace.model.attributes import ATTRIBUTE_NULL, AttributeUpdate, UpdateKin
 
 TRANSIENT_ATTRIBUTES_MAX: Final = 16
 """Extended attributes of a scratch segment."""
-SEGMENT_ATTRIBUTES_MAX: Final = 250_000
-"""Each writer that a segment ever had is one; they are in memory, and in every checkpoint, with 26 bytes."""
 
 _UNMODIFIABLE: Final = frozenset({attr.SEGMENT_TYPE, attr.ATTRIBUTE_ID_LENGTH})
 _NONE: Final[Mapping[bytes, int]] = MappingProxyType({})
 
 
 class SegmentAttributes:
-    """Both sides of the attributes of one segment; those not set are not in ``accepted`` or ``durable``.
+    """Both sides of the attributes of one segment that are in memory.
 
-    Only :class:`.SegmentState` and the methods here change these two.
+    Only :class:`.SegmentState` and the methods here change them. An extended attribute in ``accepted`` and
+    not in ``durable`` was not set before what is in flight.
     """
 
-    __slots__ = ("accepted", "durable")
+    __slots__ = ("_held", "accepted", "durable", "has_index", "newer")
 
     def __init__(self, values: Mapping[bytes, int] = _NONE) -> None:
-        """``values`` are durable: those of a checkpoint or of a row of the catalogue."""
+        """``values`` are durable, and newer than the index: those of a checkpoint or of a row of the
+        catalogue.
+        """
         self.accepted = dict(values)
         """Durable values and those in flight; proposals are checked against these."""
         self.durable = dict(values)
-
-    def __len__(self) -> int:
-        """Number of values in a checkpoint."""
-        return len(self.accepted)
+        self.newer = {key for key in values if not attr.is_core_attribute(key)}
+        """Extended attributes whose accepted value the index may not have."""
+        self.has_index = False
+        """Whether an index may have values of attributes that are not in memory."""
+        self._held: dict[bytes, int] = {}
+        """How often an extended attribute is held; it stays in memory."""
 
     # -------------------------------------------------------------------------------------- look-up
 
     def get(self, attribute_id: bytes) -> int | None:
-        """Return the durable value, ATTRIBUTE_NULL if it is not set; None if only :meth:`load` can tell."""
-        return self.durable.get(attribute_id, ATTRIBUTE_NULL)
+        """Return the durable value, ATTRIBUTE_NULL if it is not set; None if only the index can tell."""
+        value = self.durable.get(attribute_id)
+        if value is not None:
+            return value
+        return ATTRIBUTE_NULL if self._is_known(attribute_id) else None
 
     def missing(self, attribute_ids: Iterable[bytes]) -> Sequence[bytes]:
-        """Return those that have to be loaded before a proposal or answer uses them."""
-        del attribute_ids
-        return ()
+        """Return those that have to be filled in before a proposal or answer uses them."""
+        return [key for key in attribute_ids if not self._is_known(key)]
 
-    async def load(self, attribute_ids: Iterable[bytes]) -> None:
-        """Load those that are missing; returns at once if none is. Nothing else here waits.
+    def _is_known(self, attribute_id: bytes) -> bool:
+        return not self.has_index or attribute_id in self.accepted or attr.is_core_attribute(attribute_id)
 
-        Values accepted meanwhile are not replaced.
+    def fill(self, attribute_ids: Iterable[bytes], values: Iterable[int]) -> None:
+        """Fill in what the index has. Values accepted meanwhile are not replaced."""
+        for key, value in zip(attribute_ids, values, strict=True):
+            if key not in self.accepted:
+                self.accepted[key] = self.durable[key] = value
+
+    def hold(self, attribute_ids: Iterable[bytes]) -> None:
+        """Retain these in memory, or once they are filled in, until each is released."""
+        for key in attribute_ids:
+            self._held[key] = self._held.get(key, 0) + 1
+
+    def release(self, attribute_ids: Iterable[bytes]) -> None:
+        for key in attribute_ids:
+            count = self._held[key] - 1
+            if count:
+                self._held[key] = count
+            else:
+                del self._held[key]
+
+    def checkpoint_values(self) -> dict[bytes, int]:
+        """Return the accepted values for a checkpoint and a row of the catalogue: those that are not in the
+        index.
         """
-        assert not self.missing(attribute_ids)
+        newer, is_core = self.newer, attr.is_core_attribute
+        return {key: value for key, value in self.accepted.items() if key in newer or is_core(key)}
 
-    def checkpoint_values(self) -> Mapping[bytes, int]:
-        """Return the accepted values for a checkpoint and a row of the catalogue."""
-        return self.accepted
+    # -------------------------------------------------------------------------------------- index
+
+    def note_index(self) -> None:
+        """An index has values of attributes, or is about to."""
+        self.has_index = True
+
+    def unwritten(self) -> dict[bytes, int]:
+        """Return the durable values to write to the index, in the order of their ids."""
+        durable = self.durable
+        return {key: durable[key] for key in sorted(self.newer) if key in durable}
+
+    def note_written(self, values: Mapping[bytes, int]) -> None:
+        """The index has these values. Those accepted since they were taken stay newer."""
+        accepted, durable, newer = self.accepted, self.durable, self.newer
+        for key, value in values.items():
+            if accepted.get(key) == value and durable.get(key) == value:
+                newer.discard(key)
+
+    def evict(self, count_max: int) -> int:
+        """Evict extended attributes that the index has and nobody holds, the oldest first, until at most
+        ``count_max`` of the extended ones are left; return how many went.
+        """
+        excess = len(self.accepted) - count_max
+        if excess <= 0:
+            return 0
+        newer, held, is_core = self.newer, self._held, attr.is_core_attribute
+        gone = [key for key in self.accepted if not (key in newer or key in held or is_core(key))]
+        del gone[excess:]
+        for key in gone:
+            del self.accepted[key], self.durable[key]
+        return len(gone)
 
     # -------------------------------------------------------------------------------------- propose
 
@@ -80,7 +135,7 @@ class SegmentAttributes:
         Raises:
             AttributeMismatchError: a condition does not hold.
             InvalidArgumentError: the attribute may not be changed, or the result leaves the 64-bit range.
-            TooManyAttributesError: the segment has the maximum number of attributes.
+            TooManyAttributesError: a scratch segment has the maximum number of attributes.
         """
         values: dict[bytes, int] = {}
         for update in updates:
@@ -113,34 +168,44 @@ class SegmentAttributes:
         return values
 
     def check_capacity(self, segment: str, attribute_ids: Iterable[bytes]) -> None:
-        """Raise TooManyAttributesError if those of them that are not set would exceed the bound."""
+        """Raise TooManyAttributesError if those of them that are not set would exceed the bound of a scratch
+        segment.
+        """
         present = self.accepted
-        added = [key for key in attribute_ids if key not in present]
-        if not added:
+        if not present.get(attr.SEGMENT_TYPE, 0) & attr.TYPE_TRANSIENT:
             return
-        if present.get(attr.SEGMENT_TYPE, 0) & attr.TYPE_TRANSIENT:
-            count = sum(not attr.is_core_attribute(key) for key in [*present, *added])
-            count_max = TRANSIENT_ATTRIBUTES_MAX
-        else:
-            count = len(present) + len(added)
-            count_max = SEGMENT_ATTRIBUTES_MAX
-        if count > count_max:
-            raise TooManyAttributesError(segment, count_max)
+        present_ids = {key for key, value in present.items() if value != ATTRIBUTE_NULL}
+        added = set(attribute_ids) - present_ids
+        if (
+            added
+            and sum(not attr.is_core_attribute(key) for key in present_ids | added) > TRANSIENT_ATTRIBUTES_MAX
+        ):
+            raise TooManyAttributesError(segment, TRANSIENT_ATTRIBUTES_MAX)
 
     # -------------------------------------------------------------------------------------- change
 
     def accept(self, values: Mapping[bytes, int]) -> None:
         """Later proposals use these values."""
-        _set(self.accepted, values)
+        newer = self.newer
+        for key in _set(self.accepted, values):
+            newer.add(key)
 
     def apply(self, values: Mapping[bytes, int]) -> None:
         """The values are durable. They were accepted before, in the same order."""
         _set(self.durable, values)
 
 
-def _set(present: dict[bytes, int], values: Mapping[bytes, int]) -> None:
+def _set(present: dict[bytes, int], values: Mapping[bytes, int]) -> list[bytes]:
+    """Set values; return the ids of the extended ones. These stay if they are ATTRIBUTE_NULL: the index may
+    have another value.
+    """
+    extended: list[bytes] = []
     for key, value in values.items():
-        if value == ATTRIBUTE_NULL:
+        if not attr.is_core_attribute(key):
+            extended.append(key)
+            present[key] = value
+        elif value == ATTRIBUTE_NULL:
             present.pop(key, None)
         else:
             present[key] = value
+    return extended

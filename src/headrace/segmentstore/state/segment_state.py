@@ -18,7 +18,8 @@ from dataclasses import dataclass, field
 
 from headrace.limits import INT64_MAX
 from headrace.model import attributes as attr
-from headrace.model.attributes import EVENT_COUNT
+from headrace.model.attributes import ATTRIBUTE_NULL, EVENT_COUNT
+from headrace.segmentstore.segment_names import INDEX_SUFFIX
 from headrace.segmentstore.state.segment_attributes import SegmentAttributes
 
 
@@ -73,7 +74,9 @@ class SegmentState:
         """``size`` more bytes are accepted from a writer. Its event count is not verified, only limited to
         the range of an attribute.
         """
-        values = self.attributes.accepted
+        attributes = self.attributes
+        attributes.newer.add(writer_id)
+        values = attributes.accepted
         values[writer_id] = last_event_number
         count = values.get(EVENT_COUNT, 0) + event_count
         values[EVENT_COUNT] = min(INT64_MAX, count)
@@ -135,6 +138,10 @@ class SegmentState:
         """Prevent the eviction of the segment until the container ends."""
         self.pinned = True
 
+    def drop_checkpoint_row(self) -> None:
+        """What a checkpoint has of the segment has changed."""
+        self.checkpoint_row = None
+
     def note_catalogue_row(self, row: bytes) -> None:
         """The segment catalogue has ``row``."""
         self.catalogue_row = row
@@ -143,9 +150,7 @@ class SegmentState:
 
     def attribute(self, core_attribute_id: bytes) -> int:
         """Return the durable value of a core attribute, ATTRIBUTE_NULL if it is not set."""
-        value = self.attributes.get(core_attribute_id)
-        assert value is not None, "core attributes are in memory"
-        return value
+        return self.attributes.durable.get(core_attribute_id, ATTRIBUTE_NULL)
 
     @property
     def is_created(self) -> bool:
@@ -180,6 +185,11 @@ class SegmentState:
     def storage_name(self) -> str:
         """The name of this segment in long-term storage: unique even if the segment's name is used again."""
         return f"{self.name}.{self.segment_id:x}"
+
+    @property
+    def index_storage_name(self) -> str:
+        """The name of its attribute index in long-term storage."""
+        return self.storage_name + INDEX_SUFFIX
 
     @property
     def type_bits(self) -> int:

@@ -38,6 +38,7 @@ from headrace.segmentstore.state.container_state import ContainerState
 from headrace.segmentstore.state.eviction_plan import Candidate
 from headrace.segmentstore.state.metadata_checkpoint import decode_segment_row
 from headrace.segmentstore.state.segment_state import SegmentState
+from headrace.storage.metadata.rows import segment_key
 
 # ------------------------------------------------------------------------------------------ propose
 
@@ -182,6 +183,8 @@ def accept(container: ContainerState, operation: Operation) -> None:
             return
         case ops.StorageRows():
             _set_rows(container.accepted_storage_rows, operation.changes)
+            for key in operation.changes:
+                container.note_index(key)
             return
         case ops.MapSegment():
             state = SegmentState(operation.segment_id, operation.name, last_used=operation.sequence)
@@ -191,7 +194,11 @@ def accept(container: ContainerState, operation: Operation) -> None:
         case ops.ActivateSegment():
             if operation.segment_id not in container.by_id:
                 container.insert(activated(operation))
-            container.accepted_storage_rows.update(operation.storage_rows)
+            rows = container.accepted_storage_rows
+            rows.update(operation.storage_rows)
+            index_key = segment_key(container.by_id[operation.segment_id].index_storage_name)
+            if index_key in rows:
+                container.note_index(index_key)
             return
         case ops.EvictSegments():
             for segment_id in operation.segment_ids:

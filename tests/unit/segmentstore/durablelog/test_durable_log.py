@@ -23,8 +23,6 @@ from headrace.model.attributes import (
     EVENT_COUNT,
     SEGMENT_TYPE,
     TYPE_TRANSIENT,
-    AttributeUpdate,
-    UpdateKind,
 )
 from headrace.runtime.loop_budget import LoopBudget
 from headrace.segmentstore.contract import StoredAppend, StoredCheckpoint
@@ -33,7 +31,7 @@ from headrace.segmentstore.durablelog.frame_format import ENTRY_HEADER
 from headrace.segmentstore.operations import catalogue as ops
 from headrace.segmentstore.operations import codec
 from headrace.segmentstore.operations.codec import BATCH_EVENTS_MAX
-from headrace.segmentstore.state import segment_attributes, transitions
+from headrace.segmentstore.state import transitions
 from headrace.segmentstore.state.metadata_checkpoint import encode_segment_row
 from tests.unit.segmentstore.durablelog.log_bench import Bench, Owner
 
@@ -621,23 +619,6 @@ async def test_a_segment_whose_row_is_larger_than_all_frames_is_checkpointed_and
     recovered = await bench.recover()
     assert recovered.state.get("s").attributes.accepted == segment.attributes.accepted
     assert not bench.failed
-
-
-async def test_a_segment_takes_so_many_writers_and_no_more(monkeypatch):
-    monkeypatch.setattr(segment_attributes, "SEGMENT_ATTRIBUTES_MAX", 4)
-    bench = await Bench().start()
-    segment = await bench.map("s")
-    for number in range(1, 4):  # and the count of events
-        bench.append(segment, Owner(number), b"x", last=1)
-    before = (segment.accepted_length, dict(segment.attributes.accepted), bench.state.sequence)
-    with pytest.raises(TooManyAttributesError, match="scale its stream"):
-        bench.append(segment, Owner(4), b"x", last=1)
-    with pytest.raises(TooManyAttributesError):
-        segment.attributes.propose("s", [AttributeUpdate(bytes(16), UpdateKind.REPLACE, 1)])
-    assert before == (segment.accepted_length, segment.attributes.accepted, bench.state.sequence)
-    bench.append(segment, Owner(3), b"x", last=2)
-    await bench.settle()
-    assert segment.durable_length == 4
 
 
 async def test_a_transient_segment_takes_sixteen_writers():

@@ -334,7 +334,7 @@ async def test_an_append_that_is_refused_for_good_is_never_covered_by_a_later_ac
     store.offline = TooManyAttributesError(SEGMENT, 4)
     replies = await peer.ask(append(1, request_id=8), append(2, request_id=9))
     assert [type(reply) for reply in replies] == [c.ErrorMessage]
-    assert "scale its stream" in replies[0].message
+    assert "holds 4 attributes" in replies[0].message
     assert peer.closed
     assert not store.segments[SEGMENT].data
 

@@ -267,7 +267,7 @@ EVENTS = attr.EVENT_COUNT
     [
         (
             ops.Append(101, 1, 10, {KEY: 5, OTHER: ATTRIBUTE_NULL}, b"abc"),
-            (13, 2, False, {KEY: 5, EVENTS: 7}),
+            (13, 2, False, {KEY: 5, OTHER: ATTRIBUTE_NULL, EVENTS: 7}),
         ),
         (
             ops.AppendBatch(101, 1, 10, WRITER, 44, 3, b"abcd"),
@@ -275,7 +275,10 @@ EVENTS = attr.EVENT_COUNT
         ),
         (ops.Seal(101, 1, 10), (10, 2, True, {KEY: 1, OTHER: 1, EVENTS: 7})),
         (ops.Truncate(101, 1, 6), (10, 6, False, {KEY: 1, OTHER: 1, EVENTS: 7})),
-        (ops.UpdateAttributes(101, 1, {KEY: ATTRIBUTE_NULL}), (10, 2, False, {OTHER: 1, EVENTS: 7})),
+        (
+            ops.UpdateAttributes(101, 1, {KEY: ATTRIBUTE_NULL}),
+            (10, 2, False, {KEY: ATTRIBUTE_NULL, OTHER: 1, EVENTS: 7}),
+        ),
     ],
 )
 def test_an_operation_changes_what_the_next_one_sees_and_only_when_durable_what_readers_see(
