@@ -20,6 +20,7 @@ USERS = {
     "auditor": ("secret", f"{SALES},READ", f"{SALES}/*,READ"),
     "reader": ("secret", f"{ORDERS},READ"),
     "writer": ("secret", f"{ORDERS},READ_UPDATE"),
+    "shopkeeper": ("secret", f"{SALES}/key-value-table:prices,READ_UPDATE"),
     "stranger": ("secret", f"{ORDERS},NONE", "prn::/scope:other*,READ_UPDATE"),
 }
 CONFIG = StreamConfiguration(scaling=ScalingPolicy.fixed(2))
@@ -84,16 +85,34 @@ async def make_a_scope(client, user):
     await client.create_scope(f"of-{user}")
 
 
+async def look_at_a_table(client, _):
+    assert (await client.key_value_table_configuration("sales", "prices")).primary_key_bytes == 8
+
+
+async def use_a_table(client, user):
+    async with client.key_value_table("sales", "prices") as table:
+        version = await table.put(user[:8].encode().ljust(8), b"1")
+        await table.put(user[:8].encode().ljust(8), b"2", version)
+        assert b"2" in [entry.value async for entry in table.scan()]
+        assert await table.count() >= 1
+
+
+async def list_tables(client, _):
+    assert "prices" in [name async for name in client.list_key_value_tables("sales")]
+
+
 LOOKING = (look, look_at_times)
 READING = (read, read_from_a_cut)
 WRITING = (write, write_in_a_transaction, change)
-OF_A_SCOPE = (list_a_scope, read_to_the_end)
+OF_A_SCOPE = (list_a_scope, list_tables, read_to_the_end)
+TABLES = (look_at_a_table, use_a_table)
 ALLOWED = {
-    "admin": (*LOOKING, *READING, *WRITING, *OF_A_SCOPE, make, list_scopes, make_a_scope),
-    "owner": (*LOOKING, *READING, *WRITING, *OF_A_SCOPE, make),
-    "auditor": (*LOOKING, *READING, *OF_A_SCOPE),
+    "admin": (*LOOKING, *READING, *WRITING, *OF_A_SCOPE, *TABLES, make, list_scopes, make_a_scope),
+    "owner": (*LOOKING, *READING, *WRITING, *OF_A_SCOPE, *TABLES, make),
+    "auditor": (*LOOKING, *READING, *OF_A_SCOPE, look_at_a_table),
     "reader": (*LOOKING, *READING),
     "writer": (*LOOKING, *READING, *WRITING),
+    "shopkeeper": TABLES,
     "stranger": (),
 }
 EVERYTHING = ALLOWED["admin"]
@@ -122,6 +141,7 @@ async def streams(server):
                     for number in range(count):
                         await writer.write(b"%d" % number, f"{number}")
             await client.seal_stream("sales", "orders-of-old")
+            await client.create_key_value_table("sales", "prices", primary_key_bytes=8, partitions=2)
 
 
 async def outcome(client, action, user):

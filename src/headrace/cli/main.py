@@ -15,7 +15,18 @@ from pathlib import Path
 from typing import Final
 
 from headrace import __version__
-from headrace.cli.commands import check, controller, demo, event, inspect, scope, standalone, stream, user
+from headrace.cli.commands import (
+    check,
+    controller,
+    demo,
+    event,
+    inspect,
+    scope,
+    standalone,
+    stream,
+    table,
+    user,
+)
 from headrace.cli.output import printable
 from headrace.cli.verbs import HelpFormatter
 from headrace.errors import (
@@ -31,7 +42,7 @@ _FAILURE: Final = 1
 """Exit code of what belongs to no error family, for instance an address that is taken."""
 
 _INTERRUPTED: Final = 130
-_NOUNS: Final = (standalone, scope, stream, event, controller, user, inspect, check, demo)
+_NOUNS: Final = (standalone, scope, stream, event, table, controller, user, inspect, check, demo)
 
 _EPILOG: Final = """\
 Exit codes: 0 done, 2 wrong request, 3 ask another server, or none answers, 4 try again later,

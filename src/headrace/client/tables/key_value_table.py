@@ -192,7 +192,7 @@ class KeyValueTable:
         return [TableVersion(segment_id, version) for version in versions]
 
     async def count(self) -> int:
-        """Return how many keys the table has."""
+        """Return how many keys the table has. Servers other than ours count changes only after a while."""
         total = 0
 
         async def add(segment_id: int) -> None:
