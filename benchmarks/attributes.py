@@ -46,7 +46,7 @@ VARIANTS = {
     "split": Variant("and append split", CompactionPolicy(True, 0), 16 * MIB),
     "bound": Variant("and bound 2.5, the default", CompactionPolicy(), 16 * MIB),
     "bound2": Variant("and bound 2", CompactionPolicy(factor=2.0), 16 * MIB),
-    "bound4": Variant("and bound 2.5, chunks of 4 MiB", CompactionPolicy(step_bytes=4 * MIB), 4 * MIB),
+    "bound4": Variant("and bound 2.5, chunks of 4 MiB", CompactionPolicy(), 4 * MIB),
 }
 JUDGED = "bound"
 PUBLISHED_MIB = {  # without compaction: appended; with it: occupied
@@ -85,9 +85,7 @@ class MemoryTree:
 
     def update(self, keys: bytes, values: array[int]) -> None:
         began = time.perf_counter()
-        write = self.run(
-            update(self.root, keys, values, note=b"", policy=self._variant.policy, start=self.start)
-        )
+        write = self.run(update(self.root, keys, values, note=b"", policy=self._variant.policy))
         self.times.append(time.perf_counter() - began)
         for offset in write.replaced:
             del self._pages[offset]

@@ -21,9 +21,7 @@ def pieces():
     """One write: five keys of two bytes, with pages of 60 bytes."""
     keys = b"".join(number.to_bytes(2, "big") for number in (1, 2, 3, 256, 65535))
     values = array("q", [10, -1, 2**63 - 1, 0, 7])
-    fetch = update(
-        empty_root(2), keys, values, note=b"note", policy=CompactionPolicy(), start=0, page_bytes_max=60
-    )
+    fetch = update(empty_root(2), keys, values, note=b"note", policy=CompactionPolicy(), page_bytes_max=60)
     write = run(fetch, None, 2)
     return dict(zip(NAMES, map(bytes, write.data), strict=True))
 

@@ -50,6 +50,8 @@ def divide_many(
     """Do what ``divide_keys`` does."""
     batch = np.frombuffer(keys, f"S{key_bytes}", high - low, low * key_bytes)
     separators = _keys_of(page, count, key_bytes, key_bytes + POINTER.size)[1:]
+    if high - low < count:
+        return _join_slots(np.searchsorted(separators, batch, "right").tolist(), low)
     ends = np.empty(count, np.int64)
     ends[:-1] = np.searchsorted(batch, separators)
     ends[-1] = high - low
@@ -57,6 +59,18 @@ def divide_many(
     bounds = ends[slots] + low
     starts = [low, *bounds[:-1].tolist()]
     return list(zip(slots.tolist(), starts, bounds.tolist(), strict=True))
+
+
+def _join_slots(slots: list[int], low: int) -> list[tuple[int, int, int]]:
+    """Return slot, first key, and the key behind the last one of each run of equal slots."""
+    parts = []
+    slot, first = slots[0], 0
+    for place, other in enumerate(slots):
+        if other != slot:
+            parts.append((slot, low + first, low + place))
+            slot, first = other, place
+    parts.append((slot, low + first, low + len(slots)))
+    return parts
 
 
 def look_up_many(
@@ -93,9 +107,9 @@ def join_entries(keys: bytes, values: bytes, key_bytes: int) -> Numbers:
 
 
 def merge_many(
-    page: Page | None, count: int, rows: Numbers, key_bytes: int, low: int, high: int, previous: bytearray
-) -> bytes:
-    """Return the entries of a leaf with rows ``low..high`` merged into them; ``previous`` gets old values."""
+    page: Page, count: int, rows: Numbers, key_bytes: int, low: int, high: int, previous: bytearray
+) -> bytearray:
+    """Do what ``merge_few`` does; keys and values are ``rows`` of ``join_entries``."""
     stride = key_bytes + VALUE_BYTES
     whole = np.dtype((np.void, stride))
     changes = rows[low:high]
@@ -103,9 +117,11 @@ def merge_many(
     entries = changes.view(whole)[:, 0]
     values = np.ndarray((high - low,), _VALUE, changes, key_bytes, (stride,))
     stays = values != ABSENT
-    if page is None or count == 0:
-        return bytes(entries[stays].tobytes())
     present = _keys_of(page, count, key_bytes, stride)
+    if count == 0 or present[-1] < batch[0]:
+        appended = bytearray(page)
+        appended += (entries if stays.all() else entries[stays]).data
+        return appended
     slots = np.searchsorted(present, batch)
     nearest = np.minimum(slots, count - 1)
     hits = present[nearest] == batch
@@ -120,12 +136,13 @@ def merge_many(
     new = entries[stays]
     places = slots[stays]
     places = places - gone[places] + np.arange(len(new))
-    merged = np.empty(len(old) + len(new), whole)
-    is_old = np.ones(len(merged), bool)
+    merged = bytearray(HEADER_BYTES + (len(old) + len(new)) * stride)
+    target = np.ndarray((len(old) + len(new),), whole, merged, HEADER_BYTES)
+    is_old = np.ones(len(target), bool)
     is_old[places] = False
-    merged[places] = new
-    merged[is_old] = old
-    return bytes(merged.tobytes())
+    target[places] = new
+    target[is_old] = old
+    return merged
 
 
 def read_lowest(page: Buffer, count: int, key_bytes: int) -> Numbers:
@@ -133,3 +150,9 @@ def read_lowest(page: Buffer, count: int, key_bytes: int) -> Numbers:
     stride = key_bytes + POINTER.size
     at = HEADER_BYTES + key_bytes + LOWEST_AT
     return np.ndarray((count,), _LOWEST, page, at, (stride,)).astype(np.int64)
+
+
+def find_below(offsets: Numbers, bound: int) -> list[tuple[int, int]]:
+    """Return each offset below ``bound``, with its place."""
+    places = np.flatnonzero(offsets < bound)
+    return list(zip(offsets[places].tolist(), places.tolist(), strict=True))

@@ -35,8 +35,11 @@ def merge_few(
         key = keys[place * key_bytes : (place + 1) * key_bytes]
         value_at = place * VALUE_BYTES
         value = values[value_at : value_at + VALUE_BYTES]
-        behind = lower_slot(page, key, stride, 0, behind)
         at = HEADER_BYTES + behind * stride
+        before = page[at - stride : at - stride + key_bytes] if behind else b""
+        if before >= key:  # not the place of the key above, as it is in a run of new keys
+            behind = behind - 1 if before == key else lower_slot(page, key, stride, 0, behind - 1)
+            at = HEADER_BYTES + behind * stride
         end = at + stride
         if page[at : at + key_bytes] == key:
             previous[value_at : value_at + VALUE_BYTES] = page[at + key_bytes : end]

@@ -8,6 +8,8 @@ from headrace.btree.page_format import HEADER_BYTES, POINTER, Page, PageRef
 
 MANY: Final = 48
 """Keys in one page from which on whole arrays are faster than one key after the other."""
+_SEVERAL: Final = 6
+"""The same for the keys that are divided among the children of a page."""
 
 KeyRange = tuple[PageRef, int, int]
 """A child, and which keys of a sorted batch belong to it: from the first, up to the second number."""
@@ -48,7 +50,7 @@ def divide_keys(
         Slot, first key, and the key behind the last one; only slots with keys, ascending.
     """
     stride = key_bytes + POINTER.size
-    if high - low >= MANY and count > 1:
+    if high - low >= _SEVERAL and count >= MANY:
         from headrace.btree.many import divide_many  # loads numpy
 
         return divide_many(page, count, keys, key_bytes, low, high)

@@ -83,7 +83,6 @@ class Tree:
             values,
             note=note,
             policy=self.policy,
-            start=self.log.start,
             page_bytes_max=self.page_bytes_max,
         )
         return self.run(fetch)

@@ -6,13 +6,16 @@ from array import array
 
 import pytest
 
+from headrace.btree import page_writer
 from headrace.btree import update as update_module
 from headrace.btree.check import check
 from headrace.btree.compaction import CompactionPolicy
 from headrace.btree.footer_format import FOOTER_BYTES, decode_footer, encode_footer
 from headrace.btree.lookup import FETCH_PAGES_MAX, lookup, read_range
 from headrace.btree.page_format import ABSENT, HEADER_BYTES, INDEX, LEAF, POINTER, seal_page, verify_page
-from headrace.btree.update import update
+from headrace.btree.page_writer import PageWriter
+from headrace.btree.touched_pages import TouchedPages
+from headrace.btree.update import _Update, update
 from headrace.errors import DataCorruptionError, InvalidArgumentError
 from tests.effort import stride
 from tests.unit.btree.byte_log import Tree, TruncatedError, run
@@ -32,10 +35,13 @@ def grow(rounds=8, policy=CompactionPolicy(), page_bytes_max=FIVE_CHILDREN):  # 
     model = {}
     for turn in range(rounds):
         changes = {key(dice.randrange(200)): turn * 1000 + place for place in range(20)}
-        tree.update(changes, note=b"%d" % turn)
+        lowest, live = tree.root.lowest, set(live_pages(tree))
+        write = tree.update(changes, note=b"%d" % turn)
         model |= changes
         tree.reopen()
-        tree.check()
+        kept = {ref for ref in live if ref.offset not in write.replaced}
+        assert set(live_pages(tree)) == kept | {ref for ref, _ in write.new_pages}
+        assert not model.keys() - changes or tree.root.lowest > lowest
         tree.truncate()
     return tree, model
 
@@ -96,58 +102,60 @@ def free_a_page_too_early(monkeypatch):
         size = key_bytes + POINTER.size
         return sorted(POINTER.unpack_from(page, at + slot * size)[2] for slot in range(count))[:2][-1]
 
-    monkeypatch.setattr(update_module, "lowest_of_children", lowest_but_one)
+    monkeypatch.setattr(page_writer, "lowest_of_children", lowest_but_one)
 
 
 def ignore_pages_that_stay(monkeypatch):
-    honest = update_module.lowest_of_children
+    honest = PageWriter._write_one
 
-    def lowest_of_new(page, count, key_bytes):
-        return max(honest(page, count, key_bytes), grown[-1])
+    def write_one(self, kind, page, count, first):
+        began = self.pages[0][0].offset if self.pages else self.end
+        *found, lowest = honest(self, kind, page, count, first)
+        return (*found, max(lowest, began))
 
-    grown = [0]
-    begin = update_module._Update.__init__
-
-    def init(self, root, *rest):
-        grown.append(root.end)
-        begin(self, root, *rest)
-
-    monkeypatch.setattr(update_module._Update, "__init__", init)
-    monkeypatch.setattr(update_module, "lowest_of_children", lowest_of_new)
+    monkeypatch.setattr(PageWriter, "_write_one", write_one)
 
 
 def write_the_footer_first(monkeypatch):
-    begin, finish = update_module._Update.__init__, update_module._Update._finish
+    begin, finish = PageWriter.__init__, _Update._finish
 
-    def init(self, *rest):
-        begin(self, *rest)
-        self._end += FOOTER_BYTES
+    def init(self, end, *rest, **more):
+        begin(self, end + FOOTER_BYTES, *rest, **more)
 
     def footer_first(self, top, note):
-        footer_end = self._root.end + FOOTER_BYTES
-        self._end -= FOOTER_BYTES
+        self._writer.end -= FOOTER_BYTES
         write = finish(self, top, note)
-        footer = encode_footer(dataclasses.replace(write.root, end=footer_end))
+        footer = encode_footer(dataclasses.replace(write.root, end=self._root.end + FOOTER_BYTES))
         return dataclasses.replace(write, data=[footer, *write.data[:-1]])
 
-    monkeypatch.setattr(update_module._Update, "__init__", init)
-    monkeypatch.setattr(update_module._Update, "_finish", footer_first)
+    monkeypatch.setattr(PageWriter, "__init__", init)
+    monkeypatch.setattr(_Update, "_finish", footer_first)
 
 
 def forget_what_a_split_adds(monkeypatch):
-    honest = update_module._Update._splice
+    monkeypatch.setattr(update_module, "encode_pointers", lambda pages: b"")
 
-    def splice(self, page, children):
-        for child in children:
-            child.pointers = child.pointers[:1]
-        return honest(self, page, children)
 
-    monkeypatch.setattr(update_module._Update, "_splice", splice)
+def move_a_page_without_its_parent(monkeypatch):
+    honest = TouchedPages._add_moved
+
+    def add_moved(self, parent, level, slot):
+        child = honest(self, parent, level, slot)
+        parent.children.remove(child)
+        return child
+
+    monkeypatch.setattr(TouchedPages, "_add_moved", add_moved)
 
 
 @pytest.mark.parametrize(
     "plant",
-    [free_a_page_too_early, ignore_pages_that_stay, write_the_footer_first, forget_what_a_split_adds],
+    [
+        free_a_page_too_early,
+        ignore_pages_that_stay,
+        write_the_footer_first,
+        forget_what_a_split_adds,
+        move_a_page_without_its_parent,
+    ],
 )
 def test_a_planted_bug_is_convicted(monkeypatch, plant):
     plant(monkeypatch)
@@ -302,7 +310,7 @@ def test_the_check_convicts_what_contradicts_itself(contradict):
 
 
 def one_update(tree, keys, values, note=b"", **more):
-    return update(tree.root, keys, values, note=note, policy=tree.policy, start=0, **more)
+    return update(tree.root, keys, values, note=note, policy=tree.policy, **more)
 
 
 @pytest.mark.parametrize(

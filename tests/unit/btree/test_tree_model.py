@@ -16,8 +16,8 @@ POLICIES = [
     CompactionPolicy(move_lowest=False, pages_max=0, append_split=False),
     CompactionPolicy(pages_max=0, append_split=False),
     CompactionPolicy(pages_max=0),
-    CompactionPolicy(factor=1.2, step_bytes=1),
-    CompactionPolicy(move_lowest=False, factor=1.5, pages_max=3, step_bytes=500),
+    CompactionPolicy(factor=1.2),
+    CompactionPolicy(move_lowest=False, factor=1.5, pages_max=3),
 ]
 
 
