@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from headrace.btree.page_format import HEADER_BYTES, LOWEST_AT, POINTER, VALUE_BYTES, Page
+from headrace.btree.footer_format import TreeRoot
+from headrace.btree.page_format import HEADER_BYTES, POINTER, Page
 
 _FEW_CHILDREN: Final = 64
 
@@ -23,19 +24,12 @@ class CompactionPolicy:
     append_split: bool = True
     """The last page of a level stays full when it is split."""
 
-
-def find_lowest(page: Page, lowest: int, key_bytes: int) -> int | None:
-    """Return the slot of the child of an index page that has ``lowest`` in its subtree, or None."""
-    stride = key_bytes + POINTER.size
-    begin = HEADER_BYTES + key_bytes
-    pattern = lowest.to_bytes(VALUE_BYTES, "big")
-    at = page.find(pattern, begin)
-    while at >= 0:
-        slot, rest = divmod(at - begin, stride)
-        if rest in {0, LOWEST_AT}:  # the child itself, or one below it
-            return slot
-        at = page.find(pattern, at + 1)
-    return None
+    def lowest_wanted(self, root: TreeRoot) -> int:
+        """Return the offset below which pages of a tree are to be moved."""
+        if root.page is None:
+            return 0
+        moved = root.lowest + 1 if self.move_lowest else 0
+        return max(moved, root.end - int(self.factor * root.live_bytes)) if self.pages_max else moved
 
 
 def lowest_of_children(page: Page, count: int, key_bytes: int) -> int:

@@ -6,6 +6,7 @@ from headrace.btree.compaction import lowest_of_children
 from headrace.btree.page_format import (
     HEADER_BYTES,
     INDEX,
+    LEAF,
     POINTER,
     Buffer,
     PageRef,
@@ -26,6 +27,7 @@ class PageWriter:
         self._key_bytes = key_bytes
         self._page_bytes_max = page_bytes_max
         self._append_split = append_split
+        self._strides = {kind: entry_stride(kind, key_bytes) for kind in (LEAF, INDEX)}
 
     def write(self, kind: int, page: bytearray, *, is_last: bool) -> list[NewPage]:
         """Write a page whose entries stand behind a header that is not filled in.
@@ -34,11 +36,11 @@ class PageWriter:
             The page, or those that its entries take, or none if there are no entries. The first key of the
             first one is left out: its parent has it.
         """
-        key_bytes = self._key_bytes
-        stride = entry_stride(kind, key_bytes)
+        stride = self._strides[kind]
         count = (len(page) - HEADER_BYTES) // stride
         if len(page) <= self._page_bytes_max:
             return [self._write_one(kind, page, count, b"")] if count else []
+        key_bytes = self._key_bytes
         written = []
         at = HEADER_BYTES
         count_max = entries_max(kind, key_bytes, self._page_bytes_max)

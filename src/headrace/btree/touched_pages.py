@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from heapq import heappop, heappush
 
-from headrace.btree.compaction import CompactionPolicy, children_below, find_lowest
+from headrace.btree.compaction import CompactionPolicy, children_below
 from headrace.btree.footer_format import TreeRoot
 from headrace.btree.page_format import HEADER_BYTES, INDEX, LEAF, POINTER, Fetch, Page, PageRef, open_page
 from headrace.btree.search import divide_keys
-from headrace.errors import DataCorruptionError
 
 NewPage = tuple[bytes, int, int, int]
 """First key, offset, length and lowest offset of a page that was written."""
@@ -18,10 +17,12 @@ NewPage = tuple[bytes, int, int, int]
 class TouchedPage:
     """A page that is written anew, and what becomes of it."""
 
-    __slots__ = ("children", "count", "high", "is_last", "low", "new_pages", "page", "ref", "slot")
+    __slots__ = ("children", "count", "high", "is_last", "low", "lowest", "new_pages", "page", "ref", "slot")
 
-    def __init__(self, ref: PageRef, slot: int, low: int, high: int, *, is_last: bool) -> None:
+    def __init__(self, ref: PageRef, lowest: int, slot: int, low: int, high: int, *, is_last: bool) -> None:
         self.ref = ref
+        self.lowest = lowest
+        """Lowest offset in its subtree, before the update."""
         self.slot = slot
         self.low = low
         self.high = high
@@ -42,7 +43,7 @@ class TouchedPages:
         self._keys = keys
         self.levels: list[list[TouchedPage]] = [[] for _ in range(root.height)]
         """Leaves first."""
-        self.levels[-1].append(TouchedPage(page, 0, 0, count, is_last=True))
+        self.levels[-1].append(TouchedPage(page, root.lowest, 0, 0, count, is_last=True))
 
     @property
     def top(self) -> TouchedPage:
@@ -52,12 +53,9 @@ class TouchedPages:
     def collect(self, policy: CompactionPolicy) -> Fetch[None]:
         """Read all pages that are to be written anew."""
         yield from self._descend()
-        if policy.move_lowest:
-            yield from self._move_lowest()
-        if policy.pages_max:
-            lowest_min = self._root.end - int(policy.factor * self._root.live_bytes)
-            if self._root.lowest < lowest_min:
-                yield from self._move_more(policy.pages_max, lowest_min)
+        lowest_wanted = policy.lowest_wanted(self._root)
+        if self._root.lowest < lowest_wanted:
+            yield from self._move(max(policy.pages_max, self._root.height), lowest_wanted)
 
     def _read(self, touched: Sequence[TouchedPage], level: int) -> Fetch[None]:
         """Read pages of one level."""
@@ -87,8 +85,9 @@ class TouchedPages:
         last = parent.count - 1 if parent.is_last else -1
         children = []
         for slot, low, high in parts:
-            offset, length, _ = POINTER.unpack_from(page, begin + slot * stride)
-            children.append(TouchedPage(PageRef(offset, length), slot, low, high, is_last=slot == last))
+            offset, length, lowest = POINTER.unpack_from(page, begin + slot * stride)
+            ref = PageRef(offset, length)
+            children.append(TouchedPage(ref, lowest, slot, low, high, is_last=slot == last))
         parent.children += children
         self.levels[level - 1] += children
 
@@ -96,31 +95,18 @@ class TouchedPages:
         self._add_children(parent, level, [(slot, 0, 0)])
         return parent.children[-1]
 
-    def _move_lowest(self) -> Fetch[None]:
-        """Write the page with the lowest offset anew, and those above it."""
-        lowest = self._root.lowest
-        each, level = self.top, self._root.height - 1
-        while each.ref.offset != lowest:
-            slot = find_lowest(each.page, lowest, self._root.key_bytes) if level else None
-            if slot is None or slot >= each.count:
-                raise DataCorruptionError(f"no page at the lowest offset {lowest} of the tree", offset=lowest)
-            child = next((child for child in each.children if child.slot == slot), None)
-            level -= 1
-            if child is None:
-                child = self._add_moved(each, level + 1, slot)
-                yield from self._read((child,), level)
-            each = child
-
-    def _move_more(self, pages_max: int, lowest_min: int) -> Fetch[None]:
-        """Write up to ``pages_max`` further pages anew, until none is left below ``lowest_min``."""
+    def _move(self, pages_max: int, lowest_wanted: int) -> Fetch[None]:
+        """Write up to ``pages_max`` further pages anew, until none is left below ``lowest_wanted``."""
         key_bytes = self._root.key_bytes
         waiting: list[tuple[int, int, int]] = []
         """Lowest offset of a child, number of its parent, slot."""
         parents: list[tuple[TouchedPage, int]] = []
 
         def add(parent: TouchedPage, level: int) -> None:
+            if parent.lowest >= lowest_wanted:
+                return
             written = {child.slot for child in parent.children}
-            for lowest, slot in children_below(parent.page, parent.count, key_bytes, lowest_min):
+            for lowest, slot in children_below(parent.page, parent.count, key_bytes, lowest_wanted):
                 if slot not in written:
                     heappush(waiting, (lowest, len(parents), slot))
             parents.append((parent, level))

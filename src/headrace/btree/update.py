@@ -161,7 +161,7 @@ class _Update:
         """Write the leaves of a tree that was empty."""
         if not self._count:
             return []
-        leaf = TouchedPage(PageRef(0, 0), 0, 0, self._count, is_last=True)
+        leaf = TouchedPage(PageRef(0, 0), 0, 0, 0, self._count, is_last=True)
         leaf.page = bytes(HEADER_BYTES)
         return self._writer.write(LEAF, self._merge(leaf), is_last=True)
 
