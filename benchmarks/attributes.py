@@ -44,9 +44,9 @@ VARIANTS = {
     "none": Variant("no compaction", CompactionPolicy(False, 0, append_split=False), 16 * MIB),
     "plain": Variant("one page per batch", CompactionPolicy(True, 0, append_split=False), 16 * MIB),
     "split": Variant("and append split", CompactionPolicy(True, 0), 16 * MIB),
-    "bound": Variant("and bound 2.5, the default", CompactionPolicy(), 16 * MIB),
+    "bound": Variant("and bound 2.4, the default", CompactionPolicy(), 16 * MIB),
     "bound2": Variant("and bound 2", CompactionPolicy(factor=2.0), 16 * MIB),
-    "bound4": Variant("and bound 2.5, chunks of 4 MiB", CompactionPolicy(), 4 * MIB),
+    "bound4": Variant("and bound 2.4, chunks of 4 MiB", CompactionPolicy(), 4 * MIB),
 }
 JUDGED = "bound"
 PUBLISHED_MIB = {  # without compaction: appended; with it: occupied

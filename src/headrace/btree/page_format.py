@@ -53,6 +53,7 @@ PAGE_VERSION: Final = 1
 LEAF: Final = 1
 INDEX: Final = 2
 PAGE_BYTES_MAX: Final = 32 * KIB
+CRC_BYTES: Final = 4
 HEADER_BYTES: Final = 20
 VALUE_BYTES: Final = 8
 KEY_BYTES_MAX: Final = 256
@@ -66,9 +67,9 @@ POINTER: Final = Struct(">QHQ")
 LOWEST_AT: Final = 10
 """Where the lowest offset begins in a pointer."""
 
-_HEADER: Final = Struct(">IBBHIQ")
 _CRC: Final = Struct(">I")
-assert _HEADER.size == HEADER_BYTES
+_HEADER_TAIL: Final = Struct(">BBHIQ")
+assert CRC_BYTES + _HEADER_TAIL.size == HEADER_BYTES
 assert PAGE_BYTES_MAX <= 0xFFFF
 
 
@@ -96,8 +97,8 @@ def count_keys(keys: Buffer, key_bytes: int) -> int:
 
 def seal_page(page: bytearray, kind: int, key_bytes: int, count: int, offset: int) -> None:
     """Write the header of ``page``, which has its place at ``offset``."""
-    _HEADER.pack_into(page, 0, 0, PAGE_VERSION, kind, key_bytes, count, offset)
-    _CRC.pack_into(page, 0, crc32c(memoryview(page)[4:]))
+    _HEADER_TAIL.pack_into(page, CRC_BYTES, PAGE_VERSION, kind, key_bytes, count, offset)
+    _CRC.pack_into(page, 0, crc32c(memoryview(page)[CRC_BYTES:]))
 
 
 def open_page(ref: PageRef, data: Buffer, kind: int, key_bytes: int) -> tuple[Page, int]:
@@ -108,15 +109,11 @@ def open_page(ref: PageRef, data: Buffer, kind: int, key_bytes: int) -> tuple[Pa
     Raises:
         DataCorruptionError: it is not the page that ``ref`` is about.
     """
-    if len(data) == ref.length >= HEADER_BYTES:
-        _, version, found, found_key_bytes, count, offset = _HEADER.unpack_from(data)
-        if (
-            version == PAGE_VERSION
-            and found == kind
-            and found_key_bytes == key_bytes
-            and offset == ref.offset
-            and HEADER_BYTES + count * entry_stride(kind, key_bytes) == ref.length
-        ):
+    offset, length = ref
+    count, rest = divmod(length - HEADER_BYTES, key_bytes + (VALUE_BYTES if kind == LEAF else POINTER.size))
+    if len(data) == length and count >= 0 == rest:
+        header = _HEADER_TAIL.pack(PAGE_VERSION, kind, key_bytes, count, offset)
+        if data[CRC_BYTES:HEADER_BYTES] == header:
             return (bytes(data) if isinstance(data, memoryview) else data), count
     raise DataCorruptionError(
         f"no page of a tree with keys of {key_bytes} bytes at offset {ref.offset}, {len(data)} bytes",
@@ -134,7 +131,7 @@ def verify_page(ref: PageRef, data: Buffer, key_bytes: int) -> None:
     if kind not in {LEAF, INDEX}:
         raise DataCorruptionError(f"page at offset {ref.offset} is of no known kind", offset=ref.offset)
     open_page(ref, data, kind, key_bytes)
-    if crc32c(memoryview(data)[4:]) != _CRC.unpack_from(data)[0]:
+    if crc32c(memoryview(data)[CRC_BYTES:]) != _CRC.unpack_from(data)[0]:
         raise DataCorruptionError(
             f"page at offset {ref.offset}, {ref.length} bytes, fails its checksum", offset=ref.offset
         )

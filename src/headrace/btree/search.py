@@ -50,6 +50,9 @@ def divide_keys(
         Slot, first key, and the key behind the last one; only slots with keys, ascending.
     """
     stride = key_bytes + POINTER.size
+    last_at = HEADER_BYTES + (count - 1) * stride
+    if page[last_at : last_at + key_bytes] <= keys[low * key_bytes : (low + 1) * key_bytes]:
+        return [(count - 1, low, high)]
     if high - low >= _SEVERAL and count >= MANY:
         from headrace.btree.many import divide_many  # loads numpy
 

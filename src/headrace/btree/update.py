@@ -9,7 +9,6 @@ from __future__ import annotations
 import sys
 from array import array
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
 from headrace.btree.compaction import CompactionPolicy
@@ -101,7 +100,7 @@ def _check_batch(keys: bytes, values: array[int], note: bytes, key_bytes: int, p
         ascending = is_ascending(keys, key_bytes)
     else:
         each = [keys[at : at + key_bytes] for at in range(0, len(keys), key_bytes)]
-        ascending = all(below < above for below, above in pairwise(each))
+        ascending = each == sorted(set(each))
     if not ascending:
         raise InvalidArgumentError("the keys of a batch are not ascending, or one of them comes twice")
 
