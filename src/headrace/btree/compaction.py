@@ -19,7 +19,7 @@ class CompactionPolicy:
     """The page with the lowest offset is written by every update, changed or not."""
     pages_max: int = 64
     """Further pages that one update moves, at most; 0: the log has no bound."""
-    factor: float = 2.4
+    factor: float = 2.5
     """Pages are moved while the log behind the lowest offset is longer than so many times the live bytes."""
     append_split: bool = True
     """The last page of a level stays full when it is split."""

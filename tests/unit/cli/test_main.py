@@ -53,7 +53,10 @@ def test_every_verb_is_there():
             for verb in ("list", "create", "describe", "delete", "get", "put", "remove", "scan")
         ),
         *(f"user {verb}" for verb in ("add", "list", "remove")),
-        *(f"inspect {noun}" for noun in ("wal", "frames", "operations", "container", "segment", "tree", "cache")),
+        *(
+            f"inspect {noun}"
+            for noun in ("wal", "frames", "operations", "container", "segment", "tree", "cache")
+        ),
         "check container",
         "controller failed-events",
     }

@@ -87,7 +87,7 @@ class SegmentIndex:
         self._storage = storage
         self._pages = pages
         self._config = config
-        self._policy = CompactionPolicy(factor=config.space_factor, step_bytes=config.rollover_bytes)
+        self._policy = CompactionPolicy(factor=config.space_factor)
         self._tree = pages.new_tree()
         self._updating = asyncio.Lock()
         self._reading: dict[int, asyncio.Future[Buffer]] = {}
@@ -269,8 +269,8 @@ class SegmentIndex:
         while True:
             root = await self.open()
             info = storage.info(self._name)
-            start = self._truncated = 0 if info is None else info.start_offset
-            plan = update(root, keys, values, note=note, policy=self._policy, start=start)
+            self._truncated = 0 if info is None else info.start_offset
+            plan = update(root, keys, values, note=note, policy=self._policy)
             write = await self._drive(plan)
             if self._closed:
                 raise NoSuchSegmentError(self._name)
