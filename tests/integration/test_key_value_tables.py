@@ -1,6 +1,7 @@
 """Key-value tables by our client on a real server: every call, its refusals, and a server that is killed."""
 
 import asyncio
+from random import Random
 
 import pytest
 
@@ -24,6 +25,7 @@ from headrace.errors import (
 )
 from headrace.limits import TABLE_VALUE_BYTES_MAX
 from headrace.testing import LocalServer
+from tests.effort import seeds
 
 pytestmark = pytest.mark.cluster
 REFUSED = (TableKeyMissingError, TableKeyVersionError)
@@ -196,6 +198,59 @@ async def test_ranges_are_sorted_over_partitions(client, name):
     assert [entry.value for entry in found] == [value for _, value in everything]
     versions = {key: version async for key, version in table.scan_keys()}
     assert [entry.version for entry in found] == [versions[key] for key, _ in everything]
+
+
+@pytest.mark.parametrize("seed", seeds(4))
+async def test_any_calls_do_what_they_do_to_a_dictionary(client, name, seed):
+    random = Random(seed)
+    table = await create(client, name.partition("[")[0] + str(seed), primary=1, secondary=1, partitions=3)
+    model = {}  # key: value, version
+    stale = []
+
+    def key():
+        return bytes([random.choice(b"abcde")]), bytes([random.choice(b"xyz")])
+
+    for number in range(400):
+        kind, where, value = (
+            random.choice(["put", "insert", "remove", "apply", "look"]),
+            key(),
+            b"%d" % number,
+        )
+        present = model.get(where)
+        condition = random.choice([None, present and present[1], random.choice(stale) if stale else None])
+        holds = condition is None or (present is not None and present[1] == condition)
+        try:
+            if kind == "put":
+                model[where] = value, await table.put(where, value, condition)
+                assert holds
+            elif kind == "insert":
+                model[where] = value, await table.insert(where, value)
+                assert present is None
+            elif kind == "remove":
+                await table.remove(where, condition)
+                assert holds
+                model.pop(where, None)
+            elif kind == "apply":
+                family = [(where[0], each) for each in random.sample([b"x", b"y", b"z"], 2)]
+                changes = [Put(family[0], value, condition), Insert(family[1], value)]
+                first = model.get(family[0])
+                holds = condition is None or (first is not None and first[1] == condition)
+                present = model.get(family[1])
+                versions = await table.apply(changes)
+                assert holds
+                assert present is None
+                model |= {each: (value, version) for each, version in zip(family, versions, strict=True)}
+            else:
+                assert await table.exists(where) == (present is not None)
+                entry = await table.get_entry(where)
+                assert (None if entry is None else entry[1:]) == present
+        except REFUSED:
+            assert not holds or (kind in {"insert", "apply"} and present is not None)
+        stale += [model[where][1]] if where in model else []
+    entries = {entry.key: entry[1:] async for entry in table.scan()}
+    assert entries == model
+    assert list(entries) == sorted(model)
+    assert await table.count() == len(model)
 
 
 async def test_large_entries_are_read_many_at_once(client, name):

@@ -22,7 +22,7 @@ from headrace.errors import (
 )
 from headrace.limits import MIB
 from headrace.model.names import TABLE_SUFFIX
-from headrace.model.tables import TableEntry, TableKey
+from headrace.model.tables import NOT_EXISTS, TableEntry, TableKey
 from headrace.wire.commands import (
     GetTableSegmentInfo,
     ReadTable,
@@ -139,15 +139,15 @@ class TableCalls:
         """Return the error with the names that the caller knows."""
         what = f"key {_shown(batch.first_key)}" if batch.count == 1 else f"a key of {batch.count}"
         where = f"key-value table {self._scope}/{self._table}: {what}"
-        match error:
-            case LostReplyError():
-                return LostReplyError(f"{where}: {error}")
-            case TableKeyMissingError():
-                text = f"{where} does not exist, as the condition requires; nothing changed"
-                return TableKeyMissingError(error.segment, text)
-            case _:
-                text = f"{where} has another version than the condition requires; nothing changed"
-                return TableKeyVersionError(error.segment, text)
+        if isinstance(error, LostReplyError):
+            return LostReplyError(f"{where}: {error}")
+        if isinstance(error, TableKeyMissingError):
+            what = "does not exist, as the condition requires"
+        elif batch.count == 1 and batch.entries and batch.entries[0].version == NOT_EXISTS:
+            what = "exists already"
+        else:
+            what = "has another version than the condition requires"
+        return type(error)(error.segment, f"{where} {what}; nothing changed, read it and decide again")
 
     async def _ask(
         self,
