@@ -213,7 +213,7 @@ def _replace_children(index_page: TouchedPage, key_bytes: int) -> bytearray:
     page = bytearray(index_page.page)
     begin, stride = HEADER_BYTES + key_bytes, key_bytes + POINTER.size
     pack_into = POINTER.pack_into
-    others: list[TouchedPage] = []
+    others: list[TouchedPage] = []  # ascending: pages that are only moved become one page each
     for child in index_page.children:
         if len(child.new_pages) == 1:
             _, offset, length, lowest = child.new_pages[0]
@@ -222,7 +222,6 @@ def _replace_children(index_page: TouchedPage, key_bytes: int) -> bytearray:
             others.append(child)
     if not others:
         return page
-    others.sort(key=_slot_of)
     parts: list[Page] = []
     copied = 0
     for child in others:
@@ -236,7 +235,3 @@ def _replace_children(index_page: TouchedPage, key_bytes: int) -> bytearray:
         copied = at + stride
     parts.append(page[copied:])
     return bytearray().join(parts)
-
-
-def _slot_of(touched: TouchedPage) -> int:
-    return touched.slot
