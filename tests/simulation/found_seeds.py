@@ -19,6 +19,11 @@ CONTAINER = {
     221627: "a fenced owner answered a repeated merge by what it remembered, without a write",
 }
 
+ATTRIBUTES = {
+    91: "a read of several pages of an index failed with a group of errors, and the container ended",
+    2326: "a writer was refused because an update dropped the footer that was about to be read",
+}
+
 DATA_PLANE = {
     454: "no slot for a segment became free: the row of another one was larger than the whole log",
     5134: "the judge believed that a removal that removes nothing now would remove nothing later",

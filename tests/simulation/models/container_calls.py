@@ -218,6 +218,10 @@ class SegmentAnswer:
     sealed: bool
     attributes: Mapping[bytes, int] | None = None
     """None if the answer contains only the rest."""
+    is_whole: bool = False
+    """Whether an extended attribute that is not among them is not set; otherwise it may just not be in
+    memory.
+    """
 
     def __str__(self) -> str:
         return describe_segment(self.start_offset, self.length, self.sealed, self.attributes or {})

@@ -355,7 +355,11 @@ def _facts_fit(found: ModelSegment, answer: SegmentAnswer) -> bool:
         return False
     if answer.attributes is None:
         return True
-    return {key: value for key, value in answer.attributes.items() if key not in UNTOLD} == found.attributes
+    told = {key: value for key, value in answer.attributes.items() if key not in UNTOLD}
+    untold = found.attributes.keys() - told.keys()
+    if any(answer.is_whole or attr.is_core_attribute(key) for key in untold):
+        return False
+    return all(found.attributes.get(key, ATTRIBUTE_NULL) == value for key, value in told.items())
 
 
 def _info(

@@ -3,23 +3,105 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Iterable, Mapping
+import contextlib
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+from typing import TypeVar
 
-from headrace.errors import ContainerOfflineError, NoSuchSegmentError, StorageReadError, ThrottledError
+from headrace.btree.check import check
+from headrace.errors import (
+    ContainerOfflineError,
+    CorruptionError,
+    NoSuchSegmentError,
+    RequestError,
+    StorageReadError,
+    ThrottledError,
+)
+from headrace.limits import MIB
+from headrace.model.attributes import ATTRIBUTE_NULL, is_core_attribute
 from headrace.runtime.entropy import SeededEntropy
+from headrace.segmentstore.attributes.config import AttributesConfig
+from headrace.segmentstore.attributes.page_cache import PageCache
+from headrace.segmentstore.attributes.segment_index import SegmentIndex
 from headrace.segmentstore.container.container import SegmentContainer
+from headrace.segmentstore.state.segment_state import SegmentState
 from headrace.testing.failures import SimulationError, StalledError
 from tests.simulation.models.container_calls import ObserveAnswer, ObservedSegment, SegmentAnswer
 from tests.simulation.models.container_model import ModelSegment
 from tests.simulation.models.table_model import TableAnswer
 
+T = TypeVar("T")
+
 _READ_ATTEMPTS_MAX = 300
 
 
 async def facts_of(container: SegmentContainer, name: str) -> SegmentAnswer:
-    """Return what the container says about a segment."""
+    """Return what the container says about a segment, with the attributes that are in memory."""
     info = await container.read_info(name)
     return SegmentAnswer(info.start_offset, info.length, info.sealed, dict(info.attributes))
+
+
+async def all_facts_of(container: SegmentContainer, name: str) -> SegmentAnswer:
+    """Return what the container says about a segment, with the value of each attribute, asked one by one.
+
+    Which there are is known from memory and from the attribute index, whatever the container believes to be
+    in which of them.
+    """
+    state = await _retry(container, lambda: container.resolve(name))
+    with state.held():
+        known = set(state.attributes.durable)
+        known |= (await read_index(container, state)).keys()
+        known |= state.attributes.durable.keys()
+    values = {}
+    for key in sorted(known):
+        value = await _retry(container, lambda key=key: container.read_attribute(name, key))  # type: ignore[misc]
+        if value != ATTRIBUTE_NULL:
+            values[key] = value
+    info = await container.read_info(name)
+    return SegmentAnswer(info.start_offset, info.length, info.sealed, values, is_whole=True)
+
+
+async def read_index(container: SegmentContainer, state: SegmentState) -> dict[bytes, int]:
+    """Return what the attribute index of a segment has in storage, which is proved to be whole."""
+    storage = container.tiers.storage
+    assert storage is not None
+
+    async def read() -> dict[bytes, int]:
+        name = state.index_storage_name
+        before = storage.info(name)
+        index = SegmentIndex(name, 16, lambda: storage, PageCache(1 * MIB), AttributesConfig())
+        try:
+            root = await index.open()
+            found = await index.read_range(bytes(16), b"\xff" * 16, 10_000)
+            proof = check(root)
+            with contextlib.suppress(StopIteration):
+                refs = next(proof)
+                while True:
+                    pages = [await storage.read_stored(name, ref.offset, ref.length) for ref in refs]
+                    refs = proof.send(pages)
+        except (CorruptionError, RequestError) as error:
+            if storage.info(name) == before:
+                raise
+            raise StorageReadError("it is written and truncated meanwhile") from error
+        keys = [found.keys[at : at + 16] for at in range(0, len(found.keys), 16)]
+        return dict(zip(keys, found.values, strict=True))
+
+    return await _retry(container, read)
+
+
+async def _retry(container: SegmentContainer, ask: Callable[[], Awaitable[T]]) -> T:
+    """Ask until storage answers.
+
+    Raises:
+        StalledError: it takes too often.
+    """
+    for _ in range(_READ_ATTEMPTS_MAX):
+        try:
+            return await ask()
+        except (StorageReadError, ContainerOfflineError, ThrottledError):
+            if not container.online:
+                raise
+            await asyncio.sleep(0.05)
+    raise StalledError("storage does not answer")
 
 
 async def observe(container: SegmentContainer, names: Iterable[str], entropy: SeededEntropy) -> ObserveAnswer:
@@ -27,11 +109,12 @@ async def observe(container: SegmentContainer, names: Iterable[str], entropy: Se
     seen: dict[str, ObservedSegment] = {}
     for name in names:
         try:
-            facts = await facts_of(container, name)
+            facts = await all_facts_of(container, name)
         except NoSuchSegmentError:
             continue
         seen[name] = ObservedSegment(facts, await read_all(container, name, entropy))
-        assert await facts_of(container, name) == facts
+        again = await all_facts_of(container, name)
+        assert again == facts, f"{again} right behind {facts}"
     return ObserveAnswer(seen)
 
 
@@ -114,9 +197,12 @@ async def check_stored(
     writer.check()
     live: set[str] = set()
     for name in unjudged:
-        live.add((await container.resolve(name)).storage_name)
+        state = await container.resolve(name)
+        live |= {state.storage_name, state.index_storage_name}
     for name, found in segments.items():
         state = await container.resolve(name)
+        live.add(state.index_storage_name)
+        await _check_index(container, state, found)
         stored = storage.info(state.storage_name)
         if stored is None:
             if found.length:
@@ -129,6 +215,8 @@ async def check_stored(
         if data != found.content(found.start, found.length):
             raise SimulationError(f"storage holds other bytes of {name}")
         live.add(state.storage_name)
+    # The index of a retired segment is deleted when the segment is forgotten, behind a truncation of the log.
+    live |= {retired.index_storage_name for retired in container.state.retired}
     stale = {name for name in storage.segments() if not name.startswith("_system/")} - live
     if stale:
         raise SimulationError(f"storage has not forgotten {sorted(stale)}")
@@ -137,3 +225,19 @@ async def check_stored(
             return
         await asyncio.sleep(0.1)
     raise StalledError("garbage is not collected")
+
+
+async def _check_index(container: SegmentContainer, state: SegmentState, found: ModelSegment) -> None:
+    """Compare attribute index and newer values with what clients know.
+
+    Raises:
+        SimulationError: they differ.
+    """
+    with state.held():
+        values = await read_index(container, state)
+    attributes = state.attributes
+    values |= {key: attributes.durable[key] for key in attributes.newer}
+    set_now = {key: value for key, value in values.items() if value != ATTRIBUTE_NULL}
+    known = {key: value for key, value in found.attributes.items() if not is_core_attribute(key)}
+    if set_now != known:
+        raise SimulationError(f"index and log have other attributes of {state.name}")

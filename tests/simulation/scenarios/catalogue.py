@@ -43,6 +43,10 @@ async def _container(sim: Simulation, reduction: Reduction) -> Any:
     return await upheaval(sim, reduction)
 
 
+async def _attributes(sim: Simulation, reduction: Reduction) -> Any:
+    return await upheaval(sim, reduction, attributes=True)
+
+
 async def _chains(sim: Simulation, reduction: Reduction) -> Any:
     return await upheaval(sim, reduction, chains=True)
 
@@ -79,6 +83,7 @@ _STORAGE_FAULTS: Final = tuple(
 _LOSSY: Final = NetworkConfig(drop_chance=0.002)
 
 SCENARIOS: Final[dict[str, Scenario]] = {
+    "attributes": Scenario(_attributes, 5, 4, 32, FAULTS, share=0.5),
     "chains": Scenario(_chains, 5, 4, 32, FAULTS, share=0.5),
     "container": Scenario(_container, 5, 4, 32, FAULTS),
     "controllers": Scenario(

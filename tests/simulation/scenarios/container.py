@@ -20,17 +20,21 @@ from tests.simulation.models.container_history import ContainerHistory
 from tests.simulation.reduction import ALL, Reduction
 from tests.simulation.scenarios.container_profile import ENDINGS, ContainerProfile, draw_profile
 from tests.simulation.scenarios.container_world import ContainerWorld, Owner
+from tests.simulation.workloads.attribute_client import AttributeClient
 from tests.simulation.workloads.container_clients import ContainerClient
 
 #: Virtual seconds in which clients of an owner that nothing ends must have their answers.
 _STALL_TIMEOUT_S: Final = 300.0
 
 
-async def upheaval(sim: Simulation, reduction: Reduction = ALL, *, chains: bool = False) -> ContainerHistory:
+async def upheaval(
+    sim: Simulation, reduction: Reduction = ALL, *, chains: bool = False, attributes: bool = False
+) -> ContainerHistory:
     """Let owners come and go while clients work; judge each period; then look at what storage has."""
     profile = draw_profile(sim.entropy.fork("profile"), reduction)
     if chains:
         profile = _chained(profile)
+    profile = dataclasses.replace(profile, attributes=attributes)
     world = ContainerWorld(sim, profile)
     entropy = sim.entropy.fork("endings")
     host = sim.host("store")
@@ -56,6 +60,7 @@ async def upheaval(sim: Simulation, reduction: Reduction = ALL, *, chains: bool 
             await wait_for(owner, clients, (0.03, 0.3, 3.0)[entropy.randbelow(3)] * entropy.random())
             await world.end(owner, ending)
         await _see_off(owner, clients, fenced=ending == "rival")
+        world.note_attributes(owner)
     await _finish(world)
     return world.history
 
@@ -78,7 +83,7 @@ def start_clients(world: ContainerWorld, owner: Owner, label: str) -> list[async
     tasks = []
     for number in range(profile.clients):
         name = f"c{label}.{number}"
-        client = ContainerClient(
+        client = (AttributeClient if profile.attributes else ContainerClient)(
             name,
             owner.container,
             world.history,
@@ -179,6 +184,7 @@ async def _finish(world: ContainerWorld) -> None:
     clients = start_clients(world, owner, "last")
     await wait_for(owner, clients, _STALL_TIMEOUT_S, must=True)
     await _see_off(owner, clients)
+    world.note_attributes(owner)
     host.kill()
     owner = await world.start_owner(host)
     await world.run_in(owner, world.check_stored(owner))

@@ -63,6 +63,8 @@ class ContainerProfile:
     """Of a whole store: whether its clients ask for many things at once."""
     chains: bool = False
     """Of a container: whether what is merged was merged into before."""
+    attributes: bool = False
+    """Of a container: whether its clients need many attributes."""
     distant_log: bool = False
     """Whether logs are asked as over a network."""
     loop_writes: bool = False

@@ -197,6 +197,17 @@ class ContainerWorld:
 
     # ---------------------------------------------------------------------------------- looking
 
+    def note_attributes(self, owner: Owner) -> None:
+        """Count what an owner that has ended did with attributes beyond memory."""
+        tiers, happened = owner.container.tiers, self.history.happened
+        written = tiers.index_writer.statistics()
+        happened.update(
+            values_written=written.values_written,
+            values_evicted=written.values_evicted,
+            values_loaded=tiers.attribute_values.loaded,
+            index_failures=written.index_failures,
+        )
+
     async def _observe(self, owner: Owner) -> ObserveAnswer:
         container = owner.container
         container.check()

@@ -81,19 +81,32 @@ class BlockWriter:
             self._settled.clear()
             await self._settled.wait()
 
+    def close(self) -> None:
+        """Leave the segment, which may be evicted then."""
+        if self._target is not None:
+            self._target.close()
+            self._target = None
+
     async def _connect(self) -> None:
+        self.close()
         operation = self._history.start(self._name, GetAttributeCall(self._segment, self.writer_id))
         try:
             target = self._container.append_target(self._segment)
             while target is None:
                 await self._container.resolve(self._segment)
                 target = self._container.append_target(self._segment)
+            try:
+                if not target.is_settled(self.writer_id) and not self._in_flight:
+                    await target.settle(self.writer_id)
+                target.check_writer(self.writer_id)
+            except BaseException:
+                target.close()
+                raise
             value = target.last_event_number(self.writer_id)
         except HeadraceError as error:
             self._history.fail(operation, error)
             if isinstance(error, ContainerOfflineError):
                 raise
-            self._target = None
             return
         self._history.succeed(operation, ValueAnswer(value))
         self._target, self._accepted = target, value
@@ -132,7 +145,7 @@ class BlockWriter:
             if isinstance(error, ContainerOfflineError):
                 raise
             if type(error).__name__ != "OffsetMismatchError":
-                self._target = None
+                self.close()
             return
         self._accepted = number
 
@@ -153,5 +166,5 @@ class BlockWriter:
         """The outcome of blocks in flight is unknown."""
         while self._in_flight:
             self._history.fail(self._in_flight.popleft()[1], error)
-        self._target = None
+        self.close()
         self._settled.set()

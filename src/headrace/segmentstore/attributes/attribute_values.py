@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Collection
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
 from contextlib import asynccontextmanager
 
-from headrace.errors import ThrottledError
+from headrace.errors import CorruptionError, NoSuchSegmentError, ThrottledError
 from headrace.segmentstore.attributes.config import AttributesConfig
 from headrace.segmentstore.attributes.segment_indexes import SegmentIndexes
 from headrace.segmentstore.state.segment_state import SegmentState
@@ -19,6 +19,7 @@ class AttributeValues:
 
     Args:
         on_grown: called with a segment that may have too many values in memory.
+        judge: returns the error to raise for one that looks like damage.
     """
 
     def __init__(
@@ -26,10 +27,12 @@ class AttributeValues:
         indexes: SegmentIndexes,
         config: AttributesConfig,
         on_grown: Callable[[SegmentState], None],
+        judge: Callable[[CorruptionError], Awaitable[BaseException]],
     ) -> None:
         self._indexes = indexes
         self._config = config
         self._on_grown = on_grown
+        self._judge = judge
         self._added = 0
         self.loaded = 0
 
@@ -47,12 +50,18 @@ class AttributeValues:
         """Load attributes that the caller holds, of a segment that it holds; returns at once if none is
         missing.
 
+        Nothing is loaded of a segment that is retired or evicted, or becomes it meanwhile: what needs them is
+        refused.
+
         Raises:
             ThrottledError: too many values wait for the index; nothing changed.
             StorageReadError: the index does not answer; nothing changed.
             DataCorruptionError: the index is damaged there.
+            FencedOutError: a newer owner has the container.
         """
         attributes = segment.attributes
+        if not attribute_ids:
+            return
         if len(attributes.newer) >= self._config.unwritten_values_max:
             self._on_grown(segment)
             raise ThrottledError(
@@ -60,11 +69,27 @@ class AttributeValues:
                 "not taken yet: nothing was done, send again"
             )
         missing = attributes.missing(attribute_ids)
-        if missing:
-            values = await self._indexes.get(segment).lookup(b"".join(missing))
-            attributes.fill(missing, values)
-            self.loaded += len(missing)
+        if missing and not _is_gone(segment):
+            await self._fill(segment, missing)
         self._added += len(attribute_ids)
         if self._added >= self._config.cached_values or len(attributes.newer) >= self._config.flush_values:
             self._added = 0
             self._on_grown(segment)
+
+    async def _fill(self, segment: SegmentState, missing: Sequence[bytes]) -> None:
+        try:
+            values = await self._indexes.get(segment).lookup(b"".join(missing))
+        except NoSuchSegmentError:
+            if not _is_gone(segment):
+                raise
+        except CorruptionError as error:
+            raise await self._judge(error) from error
+        else:
+            if not _is_gone(segment):
+                segment.attributes.fill(missing, values)
+                self.loaded += len(missing)
+
+
+def _is_gone(segment: SegmentState) -> bool:
+    """Whether a segment is retired, so that its index may be gone, or this object was evicted."""
+    return segment.accepted_deleted or segment.accepted_merged

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from headrace.btree.page_format import PAGE_BYTES_MAX
 from headrace.limits import GIB, KIB, MIB
 from headrace.runtime.settings import internal, tunable
 
@@ -19,9 +20,14 @@ class AttributesConfig:
         simulate=(1 * MIB,),
         help="Pages of attribute indexes in memory, those of tables included.",
     )
+    page_bytes: int = internal(
+        PAGE_BYTES_MAX,
+        simulate=(200, 500, PAGE_BYTES_MAX),
+        help="Largest page that is written: smaller ones make a higher tree. Any are read.",
+    )
     rollover_bytes: int = internal(
         4 * MIB,
-        simulate=(64 * KIB,),
+        simulate=(1 * KIB, 8 * KIB, 64 * KIB),
         help="Size of the chunks of an index: its dead pages are freed in whole chunks.",
     )
     space_factor: float = internal(

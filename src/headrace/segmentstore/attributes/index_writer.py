@@ -64,6 +64,8 @@ class IndexWriter:
 
     def on_grown(self, segment: SegmentState) -> None:
         """A segment may have too many values in memory: evict some now, write newer ones soon."""
+        if segment in self._due:
+            return  # what can leave has left, the rest after the write
         attributes = segment.attributes
         self.evicted += attributes.evict(self._kept)
         if len(attributes.newer) >= min(self._config.flush_values, max(1, self._kept)):

@@ -11,6 +11,7 @@ import asyncio
 import logging
 from array import array
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Final, Protocol, TypeVar
 
 from headrace.btree.compaction import CompactionPolicy
@@ -118,7 +119,12 @@ class SegmentIndex:
         while (root := self.root) is None:
             info = self._storage().info(self._name)
             end = 0 if info is None else info.length
-            root = await self._read_root(end) if end else empty_root(self.key_bytes)
+            try:
+                root = await self._read_root(end) if end else empty_root(self.key_bytes)
+            except (SegmentTruncatedError, NoSuchSegmentError, DataCorruptionError) as error:
+                if self.root is None and self._storage().info(self._name) == info:  # it should be there
+                    raise _as_damage(self._name, error) from error
+                continue  # an update has dropped it meanwhile
             now = self._storage().info(self._name)
             if self.root is None and end == (0 if now is None else now.length):
                 self.root = root
@@ -178,9 +184,7 @@ class SegmentIndex:
                 return await self._drive(plan(root))
             except (SegmentTruncatedError, NoSuchSegmentError, DataCorruptionError) as error:
                 if self.root is root:  # the page should be there
-                    if isinstance(error, SegmentTruncatedError):
-                        raise DataCorruptionError(f"index {self._name!r}: {error}") from error
-                    raise
+                    raise _as_damage(self._name, error) from error
         raise DataCorruptionError(f"index {self._name!r}: its pages are dropped while they are read")
 
     async def _drive(self, plan: Fetch[T]) -> T:
@@ -203,10 +207,9 @@ class SegmentIndex:
             if len(places) == 1:
                 found[places[0]] = await self._read_page(refs[places[0]])
             else:
-                async with asyncio.TaskGroup() as group:
-                    tasks = [group.create_task(self._read_page(refs[place])) for place in places]
-                for place, task in zip(places, tasks, strict=True):
-                    found[place] = task.result()
+                pages = await asyncio.gather(*(self._read_page(refs[place]) for place in places))
+                for place, page in zip(places, pages, strict=True):
+                    found[place] = page
         return found  # type: ignore[return-value]  # all are there
 
     async def _read_page(self, ref: PageRef) -> Buffer:
@@ -214,8 +217,13 @@ class SegmentIndex:
         if reading is None:
             reading = asyncio.ensure_future(self._read_from_storage(ref))
             self._reading[ref.offset] = reading
-            reading.add_done_callback(lambda _: self._reading.pop(ref.offset))
+            reading.add_done_callback(partial(self._on_read, ref.offset))
         return await asyncio.shield(reading)
+
+    def _on_read(self, offset: int, reading: asyncio.Future[Buffer]) -> None:
+        del self._reading[offset]
+        if not reading.cancelled():
+            reading.exception()  # all who waited for it may have given up
 
     async def _read_from_storage(self, ref: PageRef) -> Buffer:
         page = bytes(await self._storage().read_stored(self._name, ref.offset, ref.length))
@@ -270,7 +278,14 @@ class SegmentIndex:
             root = await self.open()
             info = storage.info(self._name)
             self._truncated = 0 if info is None else info.start_offset
-            plan = update(root, keys, values, note=note, policy=self._policy)
+            plan = update(
+                root,
+                keys,
+                values,
+                note=note,
+                policy=self._policy,
+                page_bytes_max=self._config.page_bytes,
+            )
             write = await self._drive(plan)
             if self._closed:
                 raise NoSuchSegmentError(self._name)
@@ -325,3 +340,10 @@ class SegmentIndex:
     def close(self) -> None:
         """Its segment was evicted. Pages in memory leave by themselves."""
         self._closed = True
+
+
+def _as_damage(name: str, error: HeadraceError) -> HeadraceError:
+    """Return what a reader is told who misses a page that should be there."""
+    if isinstance(error, SegmentTruncatedError):
+        return DataCorruptionError(f"index {name!r}: {error}")
+    return error

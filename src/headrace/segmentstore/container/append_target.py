@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from headrace.errors import ContainerOfflineError, OffsetMismatchError
+from headrace.errors import ContainerOfflineError, NoSuchSegmentError, OffsetMismatchError
 from headrace.model.attributes import ATTRIBUTE_NULL
 from headrace.segmentstore.attributes.attribute_values import AttributeValues
 from headrace.segmentstore.container.owner_question import OwnerQuestion
@@ -99,6 +99,7 @@ class ContainerAppendTarget:
 
         Raises:
             ContainerOfflineError: this owner ended, and whether it is durable is unknown.
+            NoSuchSegmentError: the segment was retired meanwhile.
             ThrottledError, StorageReadError, DataCorruptionError: its event number cannot be loaded now.
         """
         self._hold(writer_id)
@@ -107,6 +108,8 @@ class ContainerAppendTarget:
         number = self.last_event_number(writer_id)
         if self._processor.has_ended and number != self.accepted_event_number(writer_id):
             raise ContainerOfflineError("the container has stopped; reconnect to its next owner")
+        if self.state.attributes.missing((writer_id,)):
+            raise NoSuchSegmentError(self.state.name)
 
     def can_accept(self, size_bytes: int, expected_offset: int = -1) -> bool:
         """See :meth:`LogAdmission.can_accept`.

@@ -126,9 +126,14 @@ class RetiredSegments:
                 f"so these stay in memory: {error}"
             ) from error
         for segment in gone:
-            if (damage := damaged.get(segment)) is None:
-                await self._indexes.delete(segment)
+            damage = damaged.get(segment)
+            if damage is None:
+                try:
+                    await self._indexes.delete(segment)
+                except CorruptionError as error:
+                    damage = error
+            if damage is None:
                 self._state.forget(segment)
             else:
                 self._damaged.add(segment)
-                _logger.error("retired segment %r stays in memory, its row: %s", segment.name, damage)
+                _logger.error("retired segment %r stays in memory, its rows: %s", segment.name, damage)

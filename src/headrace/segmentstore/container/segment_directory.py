@@ -119,8 +119,8 @@ class SegmentDirectory:
             with state.held():
                 async with self._values.held(state, (attribute_id,)):
                     value = state.attributes.get(attribute_id)
-            assert value is not None, "it was loaded, and held"
         self._check_visible(state)
+        assert value is not None, "it was loaded, and held"
         return value
 
     async def _find_where_it_is(self, name: str) -> SegmentState:

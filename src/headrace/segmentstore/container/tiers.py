@@ -14,7 +14,13 @@ import logging
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
-from headrace.errors import CorruptionError, DataCorruptionError, HeadraceError, WalWriteError
+from headrace.errors import (
+    CorruptionError,
+    DataCorruptionError,
+    FencedOutError,
+    HeadraceError,
+    WalWriteError,
+)
 from headrace.runtime.loop_budget import LoopBudget
 from headrace.runtime.supervisor import Supervisor
 from headrace.segmentstore.attributes.attribute_values import AttributeValues
@@ -94,7 +100,9 @@ class ContainerTiers:
         )
         self._indexes = indexes
         self.index_writer = IndexWriter(state, indexes, config.attributes)
-        self.attribute_values = AttributeValues(indexes, config.attributes, self.index_writer.on_grown)
+        self.attribute_values = AttributeValues(
+            indexes, config.attributes, self.index_writer.on_grown, self._judge_read
+        )
         self._retired_segments = RetiredSegments(state, self.log, catalogue, indexes, config.storage_writer)
         self._verdict: asyncio.Task[None] | None = None
         """Judges the error that ended the ownership term, if it looks like damage."""
@@ -182,6 +190,15 @@ class ContainerTiers:
     def _on_storage_progress(self) -> None:
         self.log.processor.on_memory_freed()
         self._retired_segments.on_progress()
+
+    async def _judge_read(self, error: CorruptionError) -> BaseException:
+        """Return the error to report for a read of storage; a container that was fenced ends."""
+        judged = await self.term.judge(error)
+        if isinstance(judged, FencedOutError):
+            self.log.fail(judged)
+        else:
+            self.term.check_online()  # after the end an error proves nothing
+        return judged
 
     async def flush_storage(self) -> None:
         """Store all unstored bytes now, so that the log can be truncated."""

@@ -71,7 +71,8 @@ class SegmentAttributes:
         """Fill in what the index has. Values accepted meanwhile are not replaced."""
         for key, value in zip(attribute_ids, values, strict=True):
             if key not in self.accepted:
-                self.accepted[key] = self.durable[key] = value
+                self.accepted[key] = value
+                self.durable.setdefault(key, value)  # it may have left memory with a change in flight
 
     def hold(self, attribute_ids: Iterable[bytes]) -> None:
         """Retain these in memory, or once they are filled in, until each is released."""
@@ -113,16 +114,20 @@ class SegmentAttributes:
 
     def evict(self, count_max: int) -> int:
         """Evict extended attributes that the index has and nobody holds, the oldest first, until at most
-        ``count_max`` of the extended ones are left; return how many went.
+        ``count_max`` attributes are left besides the newer ones; return how many went.
         """
-        excess = len(self.accepted) - count_max
+        newer, held, durable, is_core = self.newer, self._held, self.durable, attr.is_core_attribute
+        excess = len(self.accepted) - len(newer) - count_max
         if excess <= 0:
             return 0
-        newer, held, is_core = self.newer, self._held, attr.is_core_attribute
-        gone = [key for key in self.accepted if not (key in newer or key in held or is_core(key))]
+        gone = [
+            key
+            for key, value in self.accepted.items()
+            if not (key in newer or key in held or is_core(key)) and durable[key] == value
+        ]
         del gone[excess:]
         for key in gone:
-            del self.accepted[key], self.durable[key]
+            del self.accepted[key], durable[key]
         return len(gone)
 
     # -------------------------------------------------------------------------------------- propose

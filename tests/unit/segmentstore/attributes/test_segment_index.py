@@ -6,7 +6,7 @@ from array import array
 import pytest
 
 from headrace.btree.page_format import ABSENT
-from headrace.errors import DataCorruptionError, NoSuchSegmentError, StorageWriteError
+from headrace.errors import DataCorruptionError, NoSuchSegmentError, StorageReadError, StorageWriteError
 from headrace.limits import KIB
 from headrace.runtime.entropy import SeededEntropy
 from headrace.segmentstore.attributes.config import AttributesConfig
@@ -181,3 +181,40 @@ async def test_a_small_cache_holds_inner_pages_rather_than_leaves():
         await bench.get(each)
     assert bench.index.pages_read - before <= len(range(0, 50_000, 700)), "one page a lookup at most"
     bench.pages.check()
+
+
+async def test_a_read_of_several_pages_fails_as_one_of_a_single_page():
+    bench = Bench()
+    await bench.put(dict.fromkeys(range(5000), 1))
+    bench.reopen()
+    await bench.get(0)
+    read, failures = bench.storage.read_stored, []
+
+    async def fail(*args):
+        failures.append(args)
+        raise StorageReadError("storage is away")
+
+    bench.storage.read_stored = fail
+    with pytest.raises(StorageReadError):
+        await bench.get(*range(1000, 5000))
+    assert len(failures) > 1
+    bench.storage.read_stored = read
+    assert await bench.get(*range(1000, 5000)) == [1] * 4000
+
+
+async def test_an_index_is_opened_while_updates_drop_the_footer_that_is_read():
+    bench = Bench(AttributesConfig(rollover_bytes=1 * KIB, space_factor=1.5))
+    await bench.put(dict.fromkeys(range(100), 0))
+    writer, read = bench.index, bench.storage.read_stored
+    reader = SegmentIndex(NAME, 16, lambda: bench.storage, PageCache(1 << 20), bench.config)
+    updates = iter(range(1, 4))
+
+    async def read_late(*args):
+        if (turn := next(updates, None)) is not None:
+            bench.storage.read_stored = read
+            await writer.update(*flat(dict.fromkeys(range(100), turn)))
+            bench.storage.read_stored = read_late
+        return await read(*args)
+
+    bench.storage.read_stored = read_late
+    assert list(await reader.lookup(key_of(50))) == [3]
