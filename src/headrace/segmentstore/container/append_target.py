@@ -105,11 +105,13 @@ class ContainerAppendTarget:
         self._hold(writer_id)
         await self._values.load(self.state, (writer_id,))
         await self._processor.flush()
+        if self.state.attributes.missing((writer_id,)):
+            await self._values.load(self.state, (writer_id,))  # it has got an index meanwhile
+            if self.state.attributes.missing((writer_id,)):
+                raise NoSuchSegmentError(self.state.name)
         number = self.last_event_number(writer_id)
         if self._processor.has_ended and number != self.accepted_event_number(writer_id):
             raise ContainerOfflineError("the container has stopped; reconnect to its next owner")
-        if self.state.attributes.missing((writer_id,)):
-            raise NoSuchSegmentError(self.state.name)
 
     def can_accept(self, size_bytes: int, expected_offset: int = -1) -> bool:
         """See :meth:`LogAdmission.can_accept`.

@@ -14,7 +14,7 @@ from headrace.errors import (
 )
 from headrace.model.attributes import ATTRIBUTE_NULL, AttributeUpdate, UpdateKind
 from headrace.segmentstore.attributes.config import AttributesConfig
-from tests.unit.segmentstore.container.container_bench import Bench
+from tests.unit.segmentstore.container.container_bench import Bench, HeldWal, until
 
 KEYS = tuple(bytes(15) + bytes((number,)) for number in range(20))
 
@@ -71,6 +71,28 @@ async def test_a_look_up_that_a_deletion_overtakes_finds_no_segment():
     await deleting
     with pytest.raises(NoSuchSegmentError):
         await target.settle(KEYS[3])
+    target.close()
+    await bench.stop()
+
+
+async def test_a_writer_is_set_up_while_its_segment_gets_its_first_index():
+    bench = make_bench()
+    wals = []
+    bench.make_wal = lambda *args: wals.append(HeldWal(*args)) or wals[-1]
+    container = await bench.start()
+    segment = await container.create("s/a", {})
+    await container.update_attributes(segment, [set_to(KEYS[0], 1)])
+    target = container.target_of(segment)
+    [wal] = wals
+    wal.held = True
+    updating = asyncio.ensure_future(container.update_attributes(segment, [set_to(KEYS[1], 1)]))
+    settling = asyncio.ensure_future(target.settle(KEYS[2]))
+    writing = asyncio.ensure_future(container.tiers.index_writer.write(segment))
+    await until(lambda: segment.attributes.has_index)
+    assert not settling.done()
+    wal.go_on()
+    await asyncio.gather(updating, settling, writing)
+    assert target.last_event_number(KEYS[2]) == ATTRIBUTE_NULL
     target.close()
     await bench.stop()
 
