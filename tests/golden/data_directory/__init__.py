@@ -1,0 +1,1 @@
+"""Data directories that earlier releases left behind, and what is in them."""
