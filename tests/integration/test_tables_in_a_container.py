@@ -22,7 +22,7 @@ from headrace.segmentstore.container.config import ContainerConfig
 from headrace.segmentstore.container.container import SegmentContainer
 from headrace.segmentstore.readindex.cache.cache import BlockCache
 from headrace.segmentstore.readindex.cache.eviction_policy import CacheConfig
-from headrace.segmentstore.tables.config import TablesConfig
+from headrace.segmentstore.tables.config import TablesConfig, UnindexedConfig
 from headrace.storage.providers.memory import MemoryChunkProvider
 from headrace.wal.config import WalConfig
 from headrace.wal.memory import MemoryLogStore, MemoryWal
@@ -87,13 +87,16 @@ def check_ends(ends):
 
 @pytest.mark.parametrize("seed", range(3))
 async def test_a_table_survives_owners_that_stop_and_owners_that_vanish(seed):
-    """Eight callers update at once; every life ends orderly or by being fenced in full flight."""
+    """Eight callers update at once; every life ends orderly or by being fenced in full flight. All tables but
+    the first have an index.
+    """
     chance = random.Random(seed)
-    host = Host(TablesConfig(compaction_bytes_max=8 * KIB))
+    unindexed = UnindexedConfig(entries_max=40, bytes_max=16 * KIB) if seed else UnindexedConfig()
+    host = Host(TablesConfig(compaction_bytes_max=8 * KIB, unindexed=unindexed))
     tables = await host.start()
     await tables.create_table(T)
     model, unsure = {}, set()
-    rounds = 0
+    rounds = index_rounds = 0
 
     async def caller(tables, which, worked):
         """Owns the keys that end in ``which``; knows their versions exactly unless a call was cut off."""
@@ -134,6 +137,7 @@ async def test_a_table_survives_owners_that_stop_and_owners_that_vanish(seed):
             check_ends(await asyncio.gather(*callers, return_exceptions=True))
             await old.stop()
         rounds += old.tables.statistics().compaction_rounds
+        index_rounds += old.tables.statistics().index_rounds
         tables = await host.start()  # fences the former owner if it still runs
         if not orderly:
             for each in callers:
@@ -151,6 +155,7 @@ async def test_a_table_survives_owners_that_stop_and_owners_that_vanish(seed):
         await follow(tables, 0, known)
         assert {key: known.get(key) for key in found} == found
     assert rounds > 10
+    assert index_rounds > 10 if seed else index_rounds == 0
     assert host.container.find_segment(T).start_offset > 0
     await host.container.stop()
 

@@ -32,6 +32,7 @@ ATTRIBUTE_ID_LENGTH: Final = core_attribute(12)
 CREATION_EPOCH: Final = core_attribute(15)
 TABLE_INDEX_OFFSET: Final = core_attribute(1 << 20)
 TABLE_COMPACTION_OFFSET: Final = core_attribute((1 << 20) + 4)
+TABLE_HASH_SEED: Final = core_attribute((1 << 20) + 64)  # ours: 0 or absent, keys are hashed without one
 
 # Bits of SEGMENT_TYPE.
 TYPE_STREAM: Final = 0

@@ -12,6 +12,7 @@ flight. Steps interleave at the granularity of the loop's turns. Whenever nothin
 
 import asyncio
 import struct
+from dataclasses import replace
 from functools import partial
 
 from hypothesis import settings
@@ -21,23 +22,30 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from headrace.errors import (
     ContainerOfflineError,
     OffsetMismatchError,
+    StorageWriteError,
     TableKeyMissingError,
     TableKeyVersionError,
     ThrottledError,
 )
 from headrace.model.tables import NO_VERSION, NOT_EXISTS, TableEntry, TableKey
-from headrace.segmentstore.tables.config import TablesConfig
-from headrace.segmentstore.tables.tables import ContainerTables
+from headrace.segmentstore.tables.config import TablesConfig, UnindexedConfig
 from tests.effort import examples
 from tests.simulation.workloads.joined_updates import join_update
 from tests.simulation.worlds.segment_access import MemorySegmentAccess
+from tests.simulation.worlds.tables import tables_on
 
 T = "scope/table"
-KEYS = [b"a", b"b", b"cc", b"ddd"]
+KEYS = [b"aaa", b"bbb", b"ccc", b"ddd"]
 CONFIG = TablesConfig(
     page_bytes_max=60,
     compaction_bytes_max=70,
 )
+INDEXED = TablesConfig(
+    page_bytes_max=60,
+    compaction_bytes_max=70,
+    unindexed=UnindexedConfig(entries_max=2, bytes_max=10_000, retry_s=0.0, wait_s=0.0),
+)
+"""Rounds run all the time, with one key in each write; updates that would wait are refused."""
 
 
 def replay(log: bytes, start: int = 0) -> dict[bytes, tuple[int, bytes]]:
@@ -83,6 +91,10 @@ class Call:
 
 
 class TablesAgainstTheirLog(RuleBasedStateMachine):
+    config = CONFIG
+    key_length = 0
+    is_cold = False
+
     def __init__(self):
         super().__init__()
         self.loop = asyncio.new_event_loop()
@@ -92,15 +104,21 @@ class TablesAgainstTheirLog(RuleBasedStateMachine):
 
     @initialize()
     def create(self):
-        self.tables = ContainerTables(self.access, CONFIG)
-        created = self.loop.create_task(self.tables.create_table(T))
+        self.open_container()
+        created = self.loop.create_task(self.tables.create_table(T, self.key_length))
         self.settle()
         self.access.commit()
         self.settle()
         created.result()
 
+    def open_container(self):
+        self.access.indexes.is_cold = self.is_cold
+        self.access.indexes.keys_at_once = 1
+        self.tables = tables_on(self.access, self.config)
+
     def teardown(self):
         self.resume()
+        self.let_index_writes_go(None)
         self.settle()
         while self.access.pending_count:
             self.commit(1, None)
@@ -181,11 +199,12 @@ class TablesAgainstTheirLog(RuleBasedStateMachine):
             return self.access.find_segment(T).accepted_length
         return len(self.log) if kind == "durable" else kind
 
-    @rule(size=st.integers(1, 40), turns=turns)
-    def rewrite_one_key(self, size, turns):
-        """Makes dead bytes quickly."""
-        entries = [TableEntry(b"a", b"x" * size, NO_VERSION)]
-        self.call(self.tables.table_update(T, entries), entries, -1, turns)
+    @rule(keys=st.lists(st.sampled_from(KEYS), min_size=1, max_size=6), size=st.integers(1, 40), turns=turns)
+    def rewrite_some_keys(self, keys, size, turns):
+        """Makes dead bytes, and entries to index, quickly."""
+        for key in keys:
+            entries = [TableEntry(key, b"x" * size, NO_VERSION)]
+            self.call(self.tables.table_update(T, entries), entries, -1, turns)
         self.commit(10, turns)
 
     @precondition(lambda self: self.calls)
@@ -232,12 +251,33 @@ class TablesAgainstTheirLog(RuleBasedStateMachine):
     @rule()
     def crash(self):
         crashed, self.access = self.access, self.access.crash()
-        if crashed.suspend_appends is not None:
-            crashed.suspend_appends.set()
+        for held in (crashed.suspend_appends, crashed.indexes.hold_writes):
+            if held is not None:
+                held.set()
         self.settle()
         self.judge_calls()
         self.loop.run_until_complete(self.tables.close())
-        self.tables = ContainerTables(self.access, CONFIG)
+        self.open_container()
+
+    @precondition(lambda self: self.config is not CONFIG and self.access.indexes.hold_writes is None)
+    @rule()
+    def hold_index_writes_back(self):
+        self.access.indexes.hold_writes = asyncio.Event()
+
+    @precondition(lambda self: self.access.indexes.hold_writes is not None)
+    @rule(turns=turns)
+    def let_index_writes_go(self, turns):
+        held = self.access.indexes.hold_writes
+        if held is not None:
+            held.set()
+            self.access.indexes.hold_writes = None
+            self.settle(turns)
+
+    @precondition(lambda self: self.config is not CONFIG)
+    @rule(late=st.booleans())
+    def fail_the_next_index_write(self, late):
+        self.access.indexes.fail_next = StorageWriteError("the index")
+        self.access.indexes.fails_late = late
 
     @rule()
     def drop_the_index(self):
@@ -286,19 +326,26 @@ class TablesAgainstTheirLog(RuleBasedStateMachine):
         self.settle()
         self.tables.check()
         table = replay(self.log)
-        if not self.is_open() and (
-            self.access.find_segment(T).accepted_length != len(self.log) or self.access.suspend_appends
-        ):
-            return  # the index is rebuilt when what was accepted is durable
+        segment, disk, indexes = self.access.find_segment(T), self.access.disks[T], self.access.indexes
+        if not self.is_open():
+            if segment.accepted_length != len(self.log) or self.access.suspend_appends:
+                return  # the table is opened when what was accepted is durable
+            if segment.accepted_start_offset != disk.start_offset:
+                return  # or has been truncated
+            if indexes.hold_writes is not None or indexes.fail_next is not None:
+                return  # or when a long log has an index
         found = self.run(self.tables.table_get(T, KEYS))
         assert {item.key: (item.version, item.value) for item in found if item} == table
-        entries, token = [], b""
+        entries, token, first = [], b"", b""
         while True:
-            page, token = self.run(self.tables.table_entries(T, token, 2))
+            page, token = self.run(self.tables.table_entries(T, token, 2, first))
             if not page:
                 break
             entries += page
-        assert [(item.key, item.version, item.value) for item in entries] == [
+            if self.key_length:
+                assert [item.key for item in entries] == sorted(item.key for item in entries)
+                first = page[-1].key + b"\x00"
+        assert sorted((item.key, item.version, item.value) for item in entries) == [
             (key, *table[key]) for key in sorted(table)
         ]
         assert self.run(self.tables.table_info(T)).entry_count == len(table)
@@ -331,5 +378,30 @@ class TablesAgainstTheirLog(RuleBasedStateMachine):
         assert {key: seen.get(key) for key in live} == live
 
 
+class IndexedTablesAgainstTheirLog(TablesAgainstTheirLog):
+    config = INDEXED
+
+
+class ColdTablesAgainstTheirLog(TablesAgainstTheirLog):
+    config = replace(INDEXED, unindexed=replace(INDEXED.unindexed, entries_max=1))
+    is_cold = True
+
+
+class FixedTablesAgainstTheirLog(TablesAgainstTheirLog):
+    config = INDEXED
+    key_length = 3
+    is_cold = True
+
+
+for machine in (
+    TablesAgainstTheirLog,
+    IndexedTablesAgainstTheirLog,
+    ColdTablesAgainstTheirLog,
+    FixedTablesAgainstTheirLog,
+):
+    machine.TestCase.settings = settings(max_examples=examples(30), stateful_step_count=40)
+
 TestTablesAgainstTheirLog = TablesAgainstTheirLog.TestCase
-TestTablesAgainstTheirLog.settings = settings(max_examples=examples(60), stateful_step_count=40)
+TestIndexedTablesAgainstTheirLog = IndexedTablesAgainstTheirLog.TestCase
+TestColdTablesAgainstTheirLog = ColdTablesAgainstTheirLog.TestCase
+TestFixedTablesAgainstTheirLog = FixedTablesAgainstTheirLog.TestCase

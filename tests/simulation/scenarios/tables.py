@@ -10,6 +10,7 @@ what their logs say, and compaction has truncated what is dead.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from functools import partial
@@ -23,6 +24,7 @@ from headrace.errors import (
     OffsetMismatchError,
     SegmentExistsError,
     StorageReadError,
+    StorageWriteError,
     TableKeyMissingError,
     TableKeyVersionError,
     TableNotEmptyError,
@@ -32,7 +34,7 @@ from headrace.model.tables import NO_VERSION, NOT_EXISTS, TableDelta, TableEntry
 from headrace.runtime.entropy import SeededEntropy
 from headrace.segmentstore.state.segment_state import SegmentState
 from headrace.segmentstore.tables import table_log
-from headrace.segmentstore.tables.config import TablesConfig
+from headrace.segmentstore.tables.config import TablesConfig, UnindexedConfig
 from headrace.segmentstore.tables.tables import ContainerTables
 from headrace.testing.simulation import Simulation
 from tests.simulation.models.table_moments import (
@@ -51,13 +53,14 @@ from tests.simulation.workloads.draws import choose, weigh
 from tests.simulation.workloads.joined_updates import join_update
 from tests.simulation.worlds.queued_segments import QueuedSegmentAccess
 from tests.simulation.worlds.segment_access import Disk
+from tests.simulation.worlds.tables import tables_on
 
 STEPS: Final = 240
 
 #: What may be left out of a run.
 FAULTS: Final = (
-    "be_quick", "cancel", "close_line", "delete", "drop", "evict", "fail_reads", "hold_reads", "refuse",
-    "relieve",
+    "be_quick", "cancel", "close_line", "delete", "drop", "evict", "fail_index", "fail_reads", "hold_index",
+    "hold_reads", "refuse", "relieve",
 )  # fmt: skip
 
 _NAMES: Final = ("scope/table", "scope/other")
@@ -73,7 +76,7 @@ _MOMENT_S: Final = 0.001
 _ACTIONS: Final = weigh(
     update=45, remove=4, get=10, iterate=3, delta=3, info=1, create=1, delete=2, commit=40, be_quick=3,
     close_line=7, admit=14, open_line=2, relieve=4, cancel=6, drop=6, evict=3, hold_reads=2, let_reads_go=4,
-    fail_reads=1, refuse=1,
+    fail_reads=1, refuse=1, fail_index=2, hold_index=2, let_index_go=4,
 )  # fmt: skip
 
 
@@ -117,8 +120,16 @@ class Upheaval:
             compaction_bytes_max=choose(entropy, (25, 50, 70, 120)),
             utilization_percent_min=_UTILIZATION_PERCENT,
             index_bytes_max=choose(entropy, (0, 1_000_000)),
+            unindexed=UnindexedConfig(
+                entries_max=choose(entropy, (1, 2, 3, 1_000)),
+                bytes_max=choose(entropy, (50, 200, 500)),
+                wait_s=choose(entropy, (0.0, 0.01)),
+                retry_s=choose(entropy, (0.0, 0.002)),
+            ),
         )
-        self.tables = ContainerTables(self.access, self.config)
+        self.access.indexes.is_cold = entropy.randbelow(2) == 0
+        self.access.indexes.keys_at_once = choose(entropy, (1, 2, 1000))
+        self.tables = tables_on(self.access, self.config)
         self.access.on_deleting = self.tables.drop
         self.calls: list[Call] = []
         self.written: list[Written] = []
@@ -222,7 +233,7 @@ class Upheaval:
         def judge(span: Span, found: list[TableEntry] | list[TableKey]) -> bool:
             names = [item.key for item in found]
             return (
-                names == sorted(set(names))
+                len(names) == len(set(names))
                 and span.keys_throughout() <= set(names)
                 and all(
                     span.has_found(item.key, (item.version, item.value))
@@ -345,6 +356,19 @@ class Upheaval:
     def _fail_reads(self, _: str) -> None:
         self.access.read_failures = self.entropy.randbelow(6)
 
+    def _hold_index(self, _: str) -> None:
+        if self.access.indexes.hold_writes is None:
+            self.access.indexes.hold_writes = asyncio.Event()
+
+    def _let_index_go(self, _: str) -> None:
+        if self.access.indexes.hold_writes is not None:
+            self.access.indexes.hold_writes.set()
+            self.access.indexes.hold_writes = None
+
+    def _fail_index(self, _: str) -> None:
+        self.access.indexes.fail_next = StorageWriteError("the index")
+        self.access.indexes.fails_late = self.entropy.randbelow(2) == 0
+
     # ---- what must be true
 
     def judge(self) -> None:
@@ -375,7 +399,7 @@ class Upheaval:
             case TableKeyMissingError() | TableKeyVersionError() | OffsetMismatchError():
                 return changes and span.explains(error, call.items, call.expected_length)
             case ThrottledError():
-                return changes
+                return changes or "fail_index" in self._happened
             case EventTooLargeError():
                 size = sum(
                     entry_bytes(item.key, item.value if isinstance(item, TableEntry) else b"")
@@ -396,6 +420,8 @@ class Upheaval:
     async def finish(self) -> None:
         """Let all continue; then no caller waits, and everything is as the log says."""
         self._let_reads_go("")
+        self._let_index_go("")
+        self.access.indexes.fail_next = None
         self.access.read_failures, self.access.refuse_next = 0, None
         self.access.open_queue()
         await self._settle()
@@ -423,15 +449,23 @@ class Upheaval:
 
     async def _look(self, name: str) -> None:
         """Update a table some more, which brings its compaction to an end, and read all of it."""
-        for _ in range(_LAST_UPDATES):
+        left = _LAST_UPDATES
+        while left:
             update = asyncio.ensure_future(self.tables.table_update(name, [TableEntry(_KEYS[0], b"last")]))
             await self._settle()
-            await update
+            with contextlib.suppress(ThrottledError):  # an index round was in flight
+                await update
+                left -= 1
         moment = self.moments[name].all[-1]
         self.tables.check()
         live = sum(entry_bytes(key, value) for key, (_, value) in moment.table.items())
         log = moment.length - moment.start_offset
-        assert log - live <= self.config.compaction_bytes_max or live * 100 >= log * _UTILIZATION_PERCENT
+        is_indexed = moment.disk is not None and moment.disk.index.root.note
+        unknown = self.config.unindexed.bytes_max if is_indexed else 0
+        may_live = live + unknown
+        assert (
+            log - may_live <= self.config.compaction_bytes_max or may_live * 100 >= log * _UTILIZATION_PERCENT
+        )
         found = await self.tables.table_get(name, _KEYS)
         assert {entry.key: (entry.version, entry.value) for entry in found if entry} == moment.table
 

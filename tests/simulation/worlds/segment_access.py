@@ -29,6 +29,7 @@ from headrace.model.attributes import AttributeUpdate, UpdateKind
 from headrace.segmentstore.contract import ReadResult
 from headrace.segmentstore.state.segment_attributes import SegmentAttributes
 from headrace.segmentstore.state.segment_state import SegmentState
+from tests.simulation.worlds.memory_indexes import MemoryIndexes, StoredIndex
 
 T = TypeVar("T")
 
@@ -56,6 +57,7 @@ class Disk:
     attributes: dict[bytes, int] = field(default_factory=dict)
     start_offset: int = 0
     sealed: bool = False
+    index: StoredIndex = field(default_factory=StoredIndex)
 
 
 class MemorySegmentAccess:
@@ -83,6 +85,7 @@ class MemorySegmentAccess:
         self._next_id = 1
         self._disk_of: dict[int, Disk] = {}
         self._offline = False
+        self.indexes = MemoryIndexes(lambda segment: self._disk(segment).index)
         for name, disk in self.disks.items():
             self._segments[name] = self._open(name, disk)
 
@@ -112,7 +115,7 @@ class MemorySegmentAccess:
 
     def crash(self) -> MemorySegmentAccess:
         """Lose what is not durable, fail all waiting callers; return the access after recovery."""
-        self._offline = True
+        self._offline = self.indexes.is_offline = True
         for future in [operation.done for operation in self._operations] + self._waiting:
             if not future.done():
                 future.set_exception(ContainerOfflineError("crashed"))

@@ -107,6 +107,13 @@ class SegmentIndex:
         """Whether storage has anything of it."""
         return self._storage().info(self._name) is not None
 
+    @property
+    def keys_at_once(self) -> int:
+        """How many keys one write takes, as far as the size of the tree is known."""
+        step = self._config.update_keys_max
+        is_small = self.root is None or self.root.pages < _SMALL_TREE_PAGES
+        return _KEYS_AT_ONCE if is_small and step >= 1024 else step
+
     # -------------------------------------------------------------------------------------- reading
 
     async def open(self) -> TreeRoot:
@@ -258,10 +265,7 @@ class SegmentIndex:
             done = 0
             while True:
                 root = await self.open()
-                step = self._config.update_keys_max
-                if root.pages < _SMALL_TREE_PAGES and step >= 1024:
-                    step = _KEYS_AT_ONCE
-                end = min(len(values), done + step)
+                end = min(len(values), done + self.keys_at_once)
                 is_last = end == len(values)
                 previous += await self._update_some(
                     keys[done * size : end * size], values[done:end], note if is_last else root.note

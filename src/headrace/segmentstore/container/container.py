@@ -32,7 +32,7 @@ from headrace.segmentstore.operations.catalogue import Buffer
 from headrace.segmentstore.state import transitions
 from headrace.segmentstore.state.container_state import ContainerState
 from headrace.segmentstore.state.segment_state import SegmentState
-from headrace.segmentstore.tables.tables import ContainerTables
+from headrace.segmentstore.tables.tables import ContainerTables, new_seed
 
 
 class SegmentContainer:
@@ -50,7 +50,8 @@ class SegmentContainer:
         self._active_segments_max = config.eviction.active_segments_max
         self._state = ContainerState(container_id)
         self._indexes = SegmentIndexes(self._running_storage, config.attributes)
-        self.tables = ContainerTables(self, config.tables)
+        self._entropy = components.entropy
+        self.tables = ContainerTables(self, self._indexes, components.entropy, config.tables)
         self._catalogue = SegmentCatalogue(container_id, self.tables)
         self.tiers = ContainerTiers(
             self._state,
@@ -107,7 +108,8 @@ class SegmentContainer:
         """
         try:
             await self.tiers.start()
-            name, attributes = self._catalogue.name, self._catalogue.attributes
+            name = self._catalogue.name
+            attributes = {**self._catalogue.attributes, attr.TABLE_HASH_SEED: new_seed(self._entropy)}
             self._catalogue.open(self._state.find(name) or await self.create(name, attributes))
             await self.evictions.delete_stale_transients()
         except CorruptionError as error:

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from contextlib import suppress
 from typing import Final
 
 from headrace.errors import DataCorruptionError
-from headrace.runtime.loop_budget import LoopBudget
 from headrace.segmentstore.container.segment_catalogue import SegmentCatalogue
 from headrace.segmentstore.segment_names import segment_id_of
 from headrace.segmentstore.state.container_state import ContainerState
-from headrace.storage.chunks.chunk_names import parse_chunk_name
+from headrace.storage.chunks.chunk_names import ChunkName, parse_chunk_name
 from headrace.storage.metadata.rows import chunk_key
 
 _NAMES_PER_ITERATION: Final = 1000
@@ -32,14 +32,14 @@ class InactiveChunks:
 
     async def find_chunks(self, names: Sequence[str]) -> set[str]:
         """See :meth:`RowCatalogue.find_chunks`."""
-        with suppress(DataCorruptionError):  # then no name is known to be absent
-            await self._catalogue.load()
         found: set[str] = set()
-        budget = LoopBudget(_NAMES_PER_ITERATION)
-        for name in names:
-            await budget.spend()
-            if self._is_needed(name):
-                found.add(name)
+        for begin in range(0, len(names), _NAMES_PER_ITERATION):
+            some = names[begin : begin + _NAMES_PER_ITERATION]
+            segments = [_segment_of(parsed) for name in some if (parsed := parse_chunk_name(name))]
+            with suppress(DataCorruptionError):  # then no name is known to be absent
+                await self._catalogue.load(segments)
+            found.update(name for name in some if self._is_needed(name))
+            await asyncio.sleep(0)
         return found
 
     def _is_needed(self, chunk: str) -> bool:
@@ -56,4 +56,9 @@ class InactiveChunks:
             is_active = segment_id_of(parsed.segment) in state.by_id
         except ValueError:
             return False  # not a name of this container
-        return not is_active and not self._catalogue.is_absent(parsed.segment.rpartition(".")[0])
+        return not is_active and not self._catalogue.is_absent(_segment_of(parsed))
+
+
+def _segment_of(chunk: ChunkName) -> str:
+    """Return the name of the segment to which a chunk, or the chunk of an index, belongs."""
+    return chunk.segment.rpartition(".")[0]

@@ -54,10 +54,12 @@ class SegmentCatalogue:
             return True  # nothing was ever evicted, or this is the catalogue's own creation
         return self._tables.contains_nowait(segment, name.encode()) is False
 
-    async def load(self) -> None:
-        """Load the index of the table, so that :meth:`is_absent` is exact. Raises as :meth:`find`."""
-        if self.count() < 0:
-            await self._tables.table_get(self.name, [self.name.encode()])
+    async def load(self, names: Sequence[str]) -> None:
+        """Load what tells whether there are rows of these names, so that :meth:`is_absent` knows it for now.
+        Raises as :meth:`find`.
+        """
+        if self._segment is not None and self._segment.accepted_length:
+            await self._tables.load(self.name, [name.encode() for name in names])
 
     async def find(self, name: str) -> CatalogueRow | None:
         """Return the row of a segment.
@@ -101,8 +103,8 @@ class SegmentCatalogue:
         try:
             keys = await self._find_own(wanted)
         except CorruptionError:
-            if self.count() < 0:
-                raise  # its index cannot be loaded: each attempt would read all of it again
+            if self._segment is None or not self._tables.is_open(self._segment):
+                raise  # each attempt would read its log again
             keys = []
             for segment in wanted:
                 try:

@@ -8,12 +8,13 @@ themselves, and the next round finds the oldest part dead.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from headrace.model.tables import TableEntry
 from headrace.segmentstore.tables.entry_format import REMOVAL, LoggedEntry
-from headrace.segmentstore.tables.table_index import REMOVED, location_offset
+from headrace.segmentstore.tables.locations import REMOVED, location_offset
 from headrace.segmentstore.tables.table_state import TableState
 
 
@@ -22,6 +23,14 @@ def is_compaction_due(
 ) -> bool:
     """Whether enough of the log is dead, both in bytes and as a share."""
     return log_bytes - live_bytes > dead_bytes_min and live_bytes * 100 < log_bytes * utilization_percent_min
+
+
+class Candidate(NamedTuple):
+    """An entry of the oldest part that may have to move."""
+
+    offset: int
+    tree_key: bytes
+    entry: TableEntry
 
 
 @dataclass(slots=True)
@@ -33,7 +42,7 @@ class CompactionRound:
     start: int
     bytes_max: int
     end: int = -1
-    candidates: list[tuple[int, TableEntry]] = field(default_factory=list)
+    candidates: list[Candidate] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.end = self.start
@@ -42,31 +51,41 @@ class CompactionRound:
     def is_full(self) -> bool:
         return self.end - self.start >= self.bytes_max
 
-    def read(self, entries: Iterable[LoggedEntry], data: bytes, state: TableState) -> None:
-        """Take entries in, in log order, until the part is as long as it may be."""
+    def read(
+        self, entries: Iterable[LoggedEntry], data: bytes, tree_key_of: Callable[[bytes], bytes]
+    ) -> list[Candidate]:
+        """Take entries in, in log order, until the part is as long as it may be; return all puts."""
+        puts: list[Candidate] = []
         for offset, end, key, value_length, version, value_at in entries:
             if self.is_full:
-                return
+                break
             self.end = end
-            if value_length == REMOVAL:
-                continue
-            location = state.index.find(key)
-            if location != REMOVED and location_offset(location) == offset:
+            if value_length != REMOVAL:
                 value = data[value_at : value_at + value_length]
-                self.candidates.append((offset, TableEntry(key, value, version)))
+                puts.append(Candidate(offset, tree_key_of(key), TableEntry(key, value, version)))
+        return puts
 
-    def survivors(self, state: TableState) -> list[TableEntry]:
-        """Return the entries that must move now, in the order of their versions.
+    def retain(self, puts: Sequence[Candidate], locations: Sequence[int]) -> None:
+        """Take those puts as candidates whose keys have these durable locations."""
+        self.candidates += _find_newest(puts, locations)
+
+    def survivors(self, state: TableState, locations: Sequence[int]) -> list[Candidate]:
+        """Return the candidates that must move now, in the order of their versions; ``locations`` are the
+        durable ones of all candidates now.
 
         An entry that an update in flight supersedes does not move: the update is in the log before whatever
         is appended now, so before the truncation too.
         """
         alive = [
-            entry
-            for offset, entry in self.candidates
-            if not state.is_touched(entry.key)
-            and (location := state.index.find(entry.key)) != REMOVED
-            and location_offset(location) == offset
+            each for each in _find_newest(self.candidates, locations) if not state.is_touched(each.tree_key)
         ]
-        alive.sort(key=lambda entry: entry.version)
+        alive.sort(key=lambda each: each.entry.version)
         return alive
+
+
+def _find_newest(puts: Sequence[Candidate], locations: Sequence[int]) -> list[Candidate]:
+    return [
+        put
+        for put, location in zip(puts, locations, strict=True)
+        if location != REMOVED and location_offset(location) == put.offset
+    ]

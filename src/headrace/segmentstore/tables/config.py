@@ -2,23 +2,64 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Final
 
 from headrace.limits import GIB, KIB, MIB
 from headrace.runtime.settings import internal, tunable
 
+_EXCEEDED_TIMES: Final = 4
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnindexedConfig:
+    """How much of a table's log its index may lack: that is in memory, and read when the table is opened."""
+
+    entries_max: int = internal(
+        16 * KIB,
+        simulate=(1, 4, 100),
+        help="Keys of one table for which an index round starts; updates wait while there are four times as "
+        "many.",
+    )
+    bytes_max: int = internal(
+        8 * MIB,
+        simulate=(1, 200, 64 * KIB),
+        help="Bytes of its log for which an index round starts; updates wait while there are four times as "
+        "many.",
+    )
+    wait_s: float = internal(
+        5.0,
+        simulate=(0.1, 1.0),
+        help="How long an update waits for an index round before it is refused.",
+    )
+    retry_s: float = internal(
+        1.0,
+        simulate=(0.01, 0.3),
+        help="Pause before a failed index round is tried again.",
+    )
+
+    def is_due(self, count: int, size_bytes: int) -> bool:
+        """Whether an index round is due with so many keys and bytes of the log."""
+        return count >= self.entries_max or size_bytes >= self.bytes_max
+
+    def is_exceeded(self, count: int, size_bytes: int) -> bool:
+        """Whether the table takes no more updates."""
+        return count >= _EXCEEDED_TIMES * self.entries_max or size_bytes >= _EXCEEDED_TIMES * self.bytes_max
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TablesConfig:
-    """How the tables of one container use memory, and when their logs are compacted."""
+    """How the tables of one container use memory, and when their logs are indexed and compacted."""
 
     index_bytes_max: int = tunable(
         256 * MIB,
         low=0,
         high=64 * GIB,
         simulate=(0, 4 * KIB),
-        help="Memory of all indexes. Idle tables beyond it drop theirs and rebuild it when used again.",
+        help="Memory of what the indexes of all tables do not have yet. From a quarter of it on they are "
+        "written earlier; beyond it idle tables are forgotten, and opened when used again.",
     )
+    unindexed: UnindexedConfig = field(default_factory=UnindexedConfig)
     page_bytes_max: int = internal(
         2 * MIB,
         simulate=(1, 200),

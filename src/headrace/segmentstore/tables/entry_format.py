@@ -133,26 +133,44 @@ def decode_entries(data: Buffer, offset: int, segment: str) -> tuple[list[Logged
     return entries, at
 
 
-def decode_value(data: Buffer, at: int, offset: int, key: bytes, version: int, segment: str) -> bytes:
-    """Return the value of the one entry at ``data[at:]``, which lies at ``offset`` of ``segment``.
+def decode_entry(
+    data: Buffer, at: int, offset: int, segment: str, *, with_value: bool = True
+) -> tuple[bytes, bytes, int] | None:
+    """Return key, value and version of the entry at ``data[at:]``, which lies at ``offset`` of ``segment``;
+    None if it is not all there. Without ``with_value`` that one is empty, and need not be there.
 
     Raises:
-        DataCorruptionError: it is not the entry of ``key`` with ``version``.
+        NoEntryError: no put is there.
     """
-    if len(data) - at >= ENTRY_HEADER_BYTES:
-        format_version, key_length, value_length, explicit = _HEADER.unpack_from(data, at)
-        key_at = at + ENTRY_HEADER_BYTES
-        value_at = key_at + key_length
-        if (
-            format_version == ENTRY_FORMAT_VERSION
-            and key_length == len(key)
-            and data[key_at:value_at] == key
-            and version == (offset if explicit == NO_VERSION else explicit)
-            and 0 <= value_length <= len(data) - value_at
-        ):
-            return bytes(data[value_at : value_at + value_length])
-    raise DataCorruptionError(
-        f"the entry of key {key.hex()} with version {version} is not where the index has it",
-        path=segment,
-        offset=offset,
+    if len(data) - at < ENTRY_HEADER_BYTES:
+        return None
+    format_version, key_length, value_length, version = _HEADER.unpack_from(data, at)
+    if (
+        format_version != ENTRY_FORMAT_VERSION
+        or not 0 < key_length <= TABLE_KEY_BYTES_MAX
+        or not 0 <= value_length <= TABLE_VALUE_BYTES_MAX
+        or (version != NO_VERSION and not 0 <= version < offset)
+    ):
+        raise NoEntryError("no table entry where the index has one", path=segment, offset=offset)
+    key_at = at + ENTRY_HEADER_BYTES
+    value_at = key_at + key_length
+    end = value_at + value_length if with_value else value_at
+    if len(data) < end:
+        return None
+    return (
+        bytes(data[key_at:value_at]),
+        bytes(data[value_at:end]),
+        offset if version == NO_VERSION else version,
     )
+
+
+def decode_version(header: Buffer, offset: int, segment: str) -> int:
+    """Return the version of the copy whose header lies at ``offset`` of ``segment``.
+
+    Raises:
+        NoEntryError: no copy is there.
+    """
+    format_version, _, value_length, version = _HEADER.unpack_from(header)
+    if format_version != ENTRY_FORMAT_VERSION or value_length < 0 or not 0 <= version < offset:
+        raise NoEntryError("no copy where the index has one", path=segment, offset=offset)
+    return int(version)

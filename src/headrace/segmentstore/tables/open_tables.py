@@ -1,4 +1,8 @@
-"""The tables of one container whose index is in memory: opened on first use, forgotten to free memory."""
+"""The tables of one container that are in use: opened on first use, forgotten to free memory.
+
+Opening a table costs the part of its log behind the end of its index. If that is longer than an owner leaves
+it, because there is no index yet, index rounds keep memory bounded while it is read.
+"""
 
 from __future__ import annotations
 
@@ -6,16 +10,27 @@ import asyncio
 from collections import OrderedDict
 from collections.abc import Callable, ValuesView
 
-from headrace.errors import HeadraceError, InvalidArgumentError, SegmentTruncatedError
+from headrace.errors import (
+    DataCorruptionError,
+    HeadraceError,
+    InvalidArgumentError,
+    SegmentTruncatedError,
+    StorageWriteError,
+    ThrottledError,
+)
+from headrace.model.attributes import TABLE_HASH_SEED
 from headrace.segmentstore.contract import SegmentAccess
-from headrace.segmentstore.segment_names import is_internal
 from headrace.segmentstore.state.segment_state import SegmentState
 from headrace.segmentstore.tables.config import TablesConfig
+from headrace.segmentstore.tables.index_access import TableIndex, TableIndexes
+from headrace.segmentstore.tables.index_note import decode_note
+from headrace.segmentstore.tables.index_write import write_index
+from headrace.segmentstore.tables.log_replay import replay_entries
 from headrace.segmentstore.tables.open_table import OpenTable
 from headrace.segmentstore.tables.request_limits import key_length_of
-from headrace.segmentstore.tables.table_index import TableIndex
 from headrace.segmentstore.tables.table_log import scan_log
-from headrace.segmentstore.tables.table_state import TableState
+from headrace.segmentstore.tables.tree_keys import TreeKeys
+from headrace.segmentstore.tables.unindexed import UnindexedEntries
 
 
 class OpenTables:
@@ -24,10 +39,12 @@ class OpenTables:
     def __init__(
         self,
         access: SegmentAccess,
+        indexes: TableIndexes,
         config: TablesConfig,
         on_opened: Callable[[OpenTable], None],
     ) -> None:
         self._access = access
+        self._indexes = indexes
         self._config = config
         self._on_opened = on_opened
         self._tables: OrderedDict[str, OpenTable] = OrderedDict()
@@ -53,7 +70,7 @@ class OpenTables:
         return segment
 
     async def get(self, name: str) -> OpenTable:
-        """Return the table, with everything durable applied; its index is rebuilt if it is not in memory."""
+        """Return the table, with everything durable applied; it is opened if it is not in memory."""
         return self.find(name) or await self._open(name)
 
     def find_nowait(self, segment: SegmentState) -> OpenTable | None:
@@ -62,7 +79,7 @@ class OpenTables:
         return table if table is not None and table.segment is segment else None
 
     def is_idle(self, segment: SegmentState) -> bool:
-        """Whether nothing uses a table: it is not open, or nothing but its index is left."""
+        """Whether nothing uses a table: it is not open, or only remembered."""
         name = segment.name
         if name in self._opening or any(not table.is_drained for table in self._retired.get(name, ())):
             return False
@@ -95,22 +112,20 @@ class OpenTables:
             self.drop(name)
 
     def trim(self) -> None:
-        """Forget indexes of idle tables, least recently used first, until the rest fits; the last used one
-        stays. Those of pinned segments stay as well, and do not count.
+        """Forget idle tables, least recently used first, until the rest fits; the last used one stays. Those
+        of pinned segments stay as well, and do not count.
         """
-        total = sum(
-            table.state.index.memory_bytes for table in self._tables.values() if not table.segment.pinned
-        )
+        total = sum(table.state.memory_bytes for table in self._tables.values() if not table.segment.pinned)
         for name in list(self._tables)[:-1]:
             if total <= self._config.index_bytes_max:
                 return
             table = self._tables[name]
             if table.is_idle and not table.segment.pinned:
-                total -= table.state.index.memory_bytes
+                total -= table.state.memory_bytes
                 self.drop(name)
 
     def find(self, name: str) -> OpenTable | None:
-        """Return the table of that name if its index is in memory, with everything durable applied."""
+        """Return the table of that name if it is open, with everything durable applied."""
         table = self._tables.get(name)
         if table is None or table.retired or self._access.find_segment(name) is not table.segment:
             return None
@@ -156,37 +171,62 @@ class OpenTables:
                     opened.set_result(None)
 
     async def _load(self, segment: SegmentState) -> OpenTable:
-        """Rebuild the index of a table from its log. Nothing is appended meanwhile: all requests wait."""
-        index, tail = await self._replay(segment)
+        """Open a table by its index and the log behind it. Nothing is appended meanwhile: requests wait."""
+        key_length = key_length_of(segment)
+        tree_keys = TreeKeys(key_length, max(0, segment.attribute(TABLE_HASH_SEED)))
+        index = self._indexes.get(segment, tree_keys.key_bytes)
+        unindexed, tail = await self._replay(segment, index, tree_keys)
         self.opened_count += 1
-        return OpenTable(
-            self._access,
-            segment,
-            TableState(segment.name, index, tail),
-            key_length=key_length_of(segment),
-        )
+        return OpenTable(self._access, segment, index, unindexed, tail, tree_keys)
 
-    async def _replay(self, segment: SegmentState) -> tuple[TableIndex, int]:
-        """Return the index of what is in the log, and the log's end."""
+    async def _replay(
+        self, segment: SegmentState, index: TableIndex, tree_keys: TreeKeys
+    ) -> tuple[UnindexedEntries, int]:
+        """Return what is in the log behind the end of the index, and the log's end."""
         while True:
+            with segment.held():
+                root = await index.open()
+            note = decode_note(root.note, segment.name)
             start = segment.accepted_start_offset
+            at = start if note is None else note.index_end
+            if not start <= at <= segment.accepted_length:
+                raise DataCorruptionError(
+                    f"the index ends at {at}, the log is [{start}, {segment.accepted_length})",
+                    path=segment.name,
+                )
             try:
-                return await self._replay_from(segment, start)
+                return await self._replay_from(segment, index, tree_keys, at)
             except SegmentTruncatedError:
-                # The compaction of a retired table may have been truncating already, each of them once. What
-                # superseded the entries replayed so far may be gone: begin anew, behind the truncation.
+                # What superseded the entries replayed so far may be gone: begin anew, behind the truncation.
                 if segment.accepted_start_offset == start:
                     raise
 
-    async def _replay_from(self, segment: SegmentState, at: int) -> tuple[TableIndex, int]:
-        index = TableIndex(compact=is_internal(segment.name))  # clients cannot iterate over these
+    async def _replay_from(
+        self, segment: SegmentState, index: TableIndex, tree_keys: TreeKeys, at: int
+    ) -> tuple[UnindexedEntries, int]:
+        unindexed = UnindexedEntries()
+        begin = indexed_end = at
         while at < segment.accepted_length:
             # What was accepted before will become durable, or the container ends: wait for it.
             end = segment.accepted_length
             async for entries, _ in scan_log(self._access, segment, at, end, wait=True):
-                index.replay(entries, segment.name)
-            at = end
-        return index, at
+                root = index.root
+                remember = root is None or root.page is not None
+                replay_entries(entries, unindexed, tree_keys, segment.name, remember=remember)
+                at = entries[-1][1]
+                if self._config.unindexed.is_exceeded(len(unindexed), at - indexed_end) and (
+                    unindexed or root is None or root.note
+                ):
+                    try:
+                        with segment.held():
+                            await write_index(index, unindexed, begin, at, segment.name)
+                    except StorageWriteError as error:
+                        raise ThrottledError(
+                            f"table {segment.name!r} cannot be opened before long-term storage takes its"
+                            f" index ({error}): nothing was done, send again"
+                        ) from error
+                    indexed_end, unindexed = at, UnindexedEntries()
+        return unindexed, at
 
     def check(self) -> None:
         """Assert the invariants of every open table. Touches every key."""

@@ -11,6 +11,7 @@ import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import pairwise
 from typing import Final
 
 from headrace.errors import (
@@ -18,7 +19,6 @@ from headrace.errors import (
     InvalidArgumentError,
     RequestError,
     TableNotEmptyError,
-    UnsupportedError,
     WalWriteError,
 )
 from headrace.limits import FIXED_KEY_BYTES_MAX
@@ -26,25 +26,31 @@ from headrace.model.attributes import (
     ATTRIBUTE_ID_LENGTH,
     ROLLOVER_SIZE,
     SEGMENT_TYPE,
+    TABLE_HASH_SEED,
     TYPE_FIXED_KEY_TABLE,
     TYPE_TABLE,
 )
-from headrace.model.tables import TableEntry, TableInfo, TableKey
+from headrace.model.tables import NO_VERSION, TableEntry, TableInfo, TableKey
+from headrace.runtime.entropy import Entropy
 from headrace.runtime.supervisor import Supervisor
 from headrace.segmentstore.contract import SegmentAccess
 from headrace.segmentstore.state.segment_state import SegmentState
 from headrace.segmentstore.tables.compaction import TableCompactor
 from headrace.segmentstore.tables.config import TablesConfig
 from headrace.segmentstore.tables.entry_format import encode_entries, encode_removals
+from headrace.segmentstore.tables.index_access import TableIndexes
+from headrace.segmentstore.tables.indexer import TableIndexer
+from headrace.segmentstore.tables.locations import REMOVED, UNKNOWN, pack_location
 from headrace.segmentstore.tables.open_table import OpenTable
 from headrace.segmentstore.tables.open_tables import OpenTables
-from headrace.segmentstore.tables.request_limits import check_items, is_fixed, key_length_of
-from headrace.segmentstore.tables.table_index import KEY_OVERHEAD_BYTES, REMOVED, pack_location
-from headrace.segmentstore.tables.table_reads import TableReads
-from headrace.segmentstore.tables.table_state import ANY_LENGTH, Batch
+from headrace.segmentstore.tables.request_limits import check_items, key_length_of
+from headrace.segmentstore.tables.table_pages import TablePages
+from headrace.segmentstore.tables.table_state import ANY_LENGTH, UNDECIDED, Batch, Learned
+from headrace.segmentstore.tables.tree_keys import SEED_BITS
+from headrace.segmentstore.tables.unindexed import ENTRY_OVERHEAD_BYTES
 from headrace.segmentstore.tables.update_batch import UPDATE_BATCH_BYTES_MAX, OnUpdated, UpdateBatch
 
-#: Indexes are trimmed when they may have grown by one part in so many of their bound.
+#: Memory is trimmed when it may have grown by one part in so many of its bound.
 _TRIM_PARTS: Final = 16
 
 
@@ -57,24 +63,39 @@ class TablesStatistics:
 
     tables_open: int
     keys: int
+    """Of open tables. Keys updated since the last index round of their table may count twice."""
+    unindexed_keys: int
     index_bytes: int
+    """Memory of what the indexes do not have yet."""
     in_flight_bytes: int
     rebuilds: int
+    """Tables that were opened."""
+    index_rounds: int
     compaction_rounds: int
     compaction_copied_bytes: int
 
 
-class ContainerTables(TableReads):
+class ContainerTables(TablePages):
     """The table segments of one container."""
 
-    def __init__(self, access: SegmentAccess, config: TablesConfig | None = None) -> None:
+    def __init__(
+        self,
+        access: SegmentAccess,
+        indexes: TableIndexes,
+        entropy: Entropy,
+        config: TablesConfig | None = None,
+    ) -> None:
         config = config or TablesConfig()
-        self._compactor = TableCompactor(access, config)
-        super().__init__(access, config, OpenTables(access, config, self._compactor.start_if_due))
+        self._indexer = TableIndexer(config, self._start_work)
+        self._compactor = TableCompactor(
+            access, config, self._indexer.is_exceeded, self._indexer.start_if_due
+        )
+        super().__init__(access, config, OpenTables(access, indexes, config, self._start_work))
+        self._entropy = entropy
         self._supervisor = Supervisor("table updates", _note_failure)
         self._closed = False
         self._growth_bytes = 0
-        """Upper bound on what indexes grew since they were last trimmed."""
+        """Upper bound on what memory grew since it was last trimmed."""
 
     # ---- life of a table
 
@@ -91,6 +112,7 @@ class ContainerTables(TableReads):
         attributes = {
             SEGMENT_TYPE: TYPE_FIXED_KEY_TABLE if key_length else TYPE_TABLE,
             ROLLOVER_SIZE: rollover_bytes or self._config.rollover_bytes,
+            TABLE_HASH_SEED: new_seed(self._entropy),
         }
         if key_length:
             attributes[ATTRIBUTE_ID_LENGTH] = key_length
@@ -101,24 +123,29 @@ class ContainerTables(TableReads):
 
         Raises:
             TableNotEmptyError: ``must_be_empty``, and a key exists.
-            UnsupportedError: ``must_be_empty`` of a table with keys of fixed length.
         """
         state = await self._tables.get_segment(segment)
-        if must_be_empty:
-            if is_fixed(state):
-                raise UnsupportedError("a table with keys of fixed length cannot be deleted on condition")
-            while (table := await self._tables.get(segment)).state.in_flight_count:
+        while must_be_empty:
+            table = await self._tables.get(segment)
+            if table.state.in_flight_count:
                 await table.wait_durable(table.state.tail)
-            if len(table.state.index):
+                continue
+            counted = await table.count()
+            if counted is None or counted[1] != table.state.tail:
+                continue  # an update came in between
+            if counted[2]:
                 raise TableNotEmptyError(segment)
             state = table.segment
+            break
         await self._access.delete(state)
         self._tables.drop(segment)
 
     async def table_info(self, segment: str) -> TableInfo:
-        table = await self._tables.get(segment)
-        state = table.state
-        return TableInfo(table.segment.start_offset, state.durable_end, len(state.index), table.key_length)
+        while True:
+            table = await self._tables.get(segment)
+            counted = await table.count()
+            if counted is not None:
+                return TableInfo(*counted, table.key_length)
 
     def drop(self, segment: str) -> None:
         """Forget a table: its segment was deleted or replaced. It is opened again when next used."""
@@ -129,13 +156,14 @@ class ContainerTables(TableReads):
         return self._tables.is_idle(segment)
 
     def on_evicted(self, segment: SegmentState) -> None:
-        """A table's segment was evicted: forget its index."""
+        """A table's segment was evicted: forget the table."""
         self._tables.drop_evicted(segment)
 
     async def close(self) -> None:
         """End background work. The container ends, and its updates in flight with it."""
         self._closed = True
         await self._compactor.close()
+        await self._indexer.close()
         await self._supervisor.stop()
         self._tables.drop_all()
 
@@ -161,17 +189,17 @@ class ContainerTables(TableReads):
         """
         check_items(key_length_of(await self._tables.get_segment(segment)), entries)
         while not entries:
-            if await self._confirm(await self._admit(segment, entries, expected_length), expected_length):
+            table, _ = await self._admit(segment, entries, expected_length)
+            if await self._confirm(table, expected_length):
                 return []
         data, starts = encode_entries(entries)
-        keys = [entry.key for entry in entries]
         while True:
-            table = await self._admit(segment, entries, expected_length)
+            table, keys = await self._admit(segment, entries, expected_length)
             tail = table.state.tail
             versions = [tail + start for start in starts]
             locations = [
-                pack_location(version, version, len(entry.value))
-                for version, entry in zip(versions, entries, strict=True)
+                pack_location(version, end - version)
+                for version, end in pairwise([*versions, tail + len(data)])
             ]
             if await table.append(Batch(tail, tail + len(data), keys, locations), data):
                 self._on_updated(table, keys)
@@ -194,17 +222,18 @@ class ContainerTables(TableReads):
             return False
         size = check_items(table.key_length, entries)
         state, batch = table.state, table.open_batch
-        if state.find_violation(entries, expected_length) is not None:
+        keys = table.tree_keys.of_all([entry.key for entry in entries])
+        if state.find_violation(entries, keys, expected_length) is not None:
             return False
         if batch is None:
-            if size > UPDATE_BATCH_BYTES_MAX:
+            if size > UPDATE_BATCH_BYTES_MAX or self._indexer.is_exceeded(table):
                 return False
             batch = table.open_batch = UpdateBatch(state.tail)
             task = self._supervisor.spawn(segment, table.append_open_batch())
             task.add_done_callback(partial(self._on_appended, table, batch))
         elif batch.end - batch.offset + size > UPDATE_BATCH_BYTES_MAX:
             return False
-        state.extend(batch, *batch.add(entries, on_updated), size)
+        state.extend(batch, keys, batch.add(entries, on_updated), size)
         return True
 
     def _on_appended(self, table: OpenTable, batch: UpdateBatch, task: asyncio.Task[bool]) -> None:
@@ -232,39 +261,60 @@ class ContainerTables(TableReads):
             FencedOutError: there is nothing to remove, as far as a former owner of the container can know.
         """
         check_items(key_length_of(await self._tables.get_segment(segment)), keys)
-        names = dict.fromkeys(item.key for item in keys)
+        learned = Learned()
         while True:
-            table = await self._admit(segment, keys, expected_length)
+            table, tree_keys = await self._admit(segment, keys, expected_length)
             state = table.state
             # A key that is absent, and that no update in flight touches, needs no entry.
-            present = [key for key in names if state.is_touched(key) or state.index.find(key) != REMOVED]
+            names = {item.key: tree_key for item, tree_key in zip(keys, tree_keys, strict=True)}
+            located = {name: state.find_accepted(key, learned) for name, key in names.items()}
+            if UNKNOWN in located.values():
+                await table.learn(list(names.values()), state.find_accepted, learned)
+                continue
+            present = [
+                name for name, key in names.items() if located[name] != REMOVED or state.is_touched(key)
+            ]
             if not present:
                 if await self._confirm(table, expected_length):
                     return
                 continue
             data = encode_removals(present)
             tail = state.tail
-            if await table.append(Batch(tail, tail + len(data), present, [REMOVED] * len(present)), data):
-                self._compactor.start_if_due(table)
+            batch = Batch(tail, tail + len(data), [names[name] for name in present], [REMOVED] * len(present))
+            if await table.append(batch, data):
+                self._on_updated(table, batch.keys)
                 return
 
     async def _admit(
         self, segment: str, items: Sequence[TableEntry] | Sequence[TableKey], expected_length: int
-    ) -> OpenTable:
-        """Return the table at a moment at which all conditions hold in it."""
+    ) -> tuple[OpenTable, list[bytes]]:
+        """Return the table at a moment at which all conditions hold in it, and the tree keys of the items."""
+        learned = Learned()
         while True:
             table = await self._tables.get(segment)
             if table.open_batch is not None:
                 await table.wait_batch_sent()
                 continue
+            if items and self._indexer.is_exceeded(table):
+                await self._indexer.wait_capacity(table)
+                continue
             state = table.state
-            if state.find_violation(items, expected_length) is None:
-                return table
-            violation = state.find_durable_violation(items, expected_length)
+            keys = table.tree_keys.of_all([item.key for item in items])
+            violation = state.find_violation(items, keys, expected_length, learned)
+            if violation is None:
+                return table, keys
+            find = state.find_accepted
+            if violation is not UNDECIDED:
+                violation = state.find_durable_violation(items, keys, expected_length, learned)
+                find = state.find_durable
+            if violation is UNDECIDED:
+                wanted = [key for at, key in enumerate(keys) if items[at].version != NO_VERSION]
+                await table.learn(wanted, find, learned)
+                continue
             if violation is not None:
                 await self._access.check_owner()  # under a successor the conditions may hold
                 raise violation
-            await table.wait_durable(state.awaited_end(items, expected_length))
+            await table.wait_durable(state.awaited_end(keys, expected_length))
 
     async def _confirm(self, table: OpenTable, expected_length: int) -> bool:
         """Do instead of an append what has to precede an answer without one; False: judge again.
@@ -278,11 +328,17 @@ class ContainerTables(TableReads):
         return True
 
     def _on_updated(self, table: OpenTable, keys: list[bytes]) -> None:
-        self._compactor.start_if_due(table)
-        self._growth_bytes += len(keys) * KEY_OVERHEAD_BYTES + sum(map(len, keys))
+        self._start_work(table)
+        self._growth_bytes += len(keys) * (ENTRY_OVERHEAD_BYTES + table.tree_keys.key_bytes)
         if self._growth_bytes > self._config.index_bytes_max // _TRIM_PARTS:
             self._growth_bytes = 0
             self._tables.trim()
+            self._indexer.relieve(self._tables.values())
+
+    def _start_work(self, table: OpenTable) -> None:
+        """Start what is due for a table in the background."""
+        self._indexer.start_if_due(table)
+        self._compactor.start_if_due(table)
 
     # ---- introspection
 
@@ -290,10 +346,12 @@ class ContainerTables(TableReads):
         tables = self._tables.values()
         return TablesStatistics(
             tables_open=len(tables),
-            keys=sum(len(table.state.index) for table in tables),
-            index_bytes=sum(table.state.index.memory_bytes for table in tables),
+            keys=sum(table.state.key_count_max for table in tables),
+            unindexed_keys=sum(table.state.unindexed_count for table in tables),
+            index_bytes=sum(table.state.memory_bytes for table in tables),
             in_flight_bytes=sum(table.state.in_flight_bytes for table in tables),
             rebuilds=self._tables.opened_count,
+            index_rounds=self._indexer.rounds,
             compaction_rounds=self._compactor.rounds,
             compaction_copied_bytes=self._compactor.copied_bytes,
         )
@@ -301,6 +359,11 @@ class ContainerTables(TableReads):
     def check(self) -> None:
         """Assert the invariants of every open table. Touches every key."""
         self._tables.check()
+
+
+def new_seed(entropy: Entropy) -> int:
+    """Return the number by which a new table hashes its keys."""
+    return 1 + entropy.randbelow((1 << SEED_BITS) - 1)
 
 
 def _note_failure(name: str, error: BaseException) -> None:

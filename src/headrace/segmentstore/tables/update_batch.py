@@ -9,7 +9,7 @@ from headrace.errors import HeadraceError
 from headrace.limits import KIB
 from headrace.model.tables import TableEntry
 from headrace.segmentstore.tables.entry_format import ENTRY_HEADER_BYTES, encode_entry
-from headrace.segmentstore.tables.table_index import pack_location
+from headrace.segmentstore.tables.locations import pack_location
 from headrace.segmentstore.tables.table_state import Batch
 
 UPDATE_BATCH_BYTES_MAX: Final = 256 * KIB
@@ -31,21 +31,20 @@ class UpdateBatch(Batch):
         """The entries as they are logged."""
         self.callers: list[tuple[list[int], OnUpdated]] = []
 
-    def add(self, entries: Sequence[TableEntry], on_updated: OnUpdated) -> tuple[list[bytes], list[int]]:
-        """Add an update at the end; return its keys and their locations, by which the state extends this."""
-        keys: list[bytes] = []
+    def add(self, entries: Sequence[TableEntry], on_updated: OnUpdated) -> list[int]:
+        """Add an update at the end; return the locations of its keys, by which the state extends this."""
         locations: list[int] = []
         versions: list[int] = []
         at = self.end
         for entry in entries:
             key, value = entry.key, entry.value
             self.pieces += encode_entry(key, value)
-            keys.append(key)
+            size = ENTRY_HEADER_BYTES + len(key) + len(value)
             versions.append(at)
-            locations.append(pack_location(at, at, len(value)))
-            at += ENTRY_HEADER_BYTES + len(key) + len(value)
+            locations.append(pack_location(at, size))
+            at += size
         self.callers.append((versions, on_updated))
-        return keys, locations
+        return locations
 
     def notify(self, error: HeadraceError | None, *, done: bool) -> None:
         """Notify the callers, in order."""

@@ -6,8 +6,8 @@ import asyncio
 
 from headrace.model.tables import TableEntry
 from headrace.segmentstore.tables.config import TablesConfig
-from headrace.segmentstore.tables.tables import ContainerTables
 from tests.simulation.worlds.segment_access import MemorySegmentAccess
+from tests.simulation.worlds.tables import tables_on
 from tests.unit.segmentstore.tables.test_tables import T, entry, start, turns
 
 
@@ -18,7 +18,7 @@ async def test_compaction_is_not_taken_in_by_an_update_in_the_place_of_one_that_
     """
     access = MemorySegmentAccess()
     config = TablesConfig(compaction_bytes_max=50)
-    tables = ContainerTables(access, config)
+    tables = tables_on(access, config)
     await tables.create_table(T)
     await tables.table_update(T, [entry("kept", b"only one" * 8)])
     access.hold_reads = asyncio.Event()  # compaction waits for its first read
@@ -49,7 +49,7 @@ async def test_compaction_goes_on_while_the_log_lets_every_update_wait():
     """A throttled log: whenever compaction has read its part, the next update waits to be taken."""
     access = MemorySegmentAccess()
     config = TablesConfig(compaction_bytes_max=50)
-    tables = ContainerTables(access, config)
+    tables = tables_on(access, config)
     await tables.create_table(T)
     append = access.append
 

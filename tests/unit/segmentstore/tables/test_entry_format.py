@@ -11,7 +11,8 @@ from headrace.segmentstore.tables.entry_format import (
     ENTRY_HEADER_BYTES,
     REMOVAL,
     decode_entries,
-    decode_value,
+    decode_entry,
+    decode_version,
     encode_entries,
     encode_removals,
     entry_bytes,
@@ -114,27 +115,25 @@ def test_no_flip_of_a_bit_makes_decoding_fail_in_another_way_than_typed():
         data[bit // 8] ^= 1 << bit % 8
 
 
-def test_a_value_is_returned_only_from_the_entry_it_belongs_to():
+def test_an_entry_is_returned_only_from_where_a_put_begins():
     data = golden_log()
-    assert decode_value(data, 0, 100, b"k1", 100, "t") == b"v1"
-    assert decode_value(data, 59, 159, b"k1", 0, "t") == b"v1"
-    assert decode_value(data, 21, 121, b"k2", 121, "t") == b""
-    for at, offset, key, version in [
-        (0, 100, b"k2", 100),  # another key
-        (0, 100, b"k", 100),  # a prefix of it
-        (0, 100, b"k1", 99),  # another version
-        (59, 159, b"k1", 159),  # the version of a copy is that of its original
-        (40, 140, b"k2", 140),  # a removal
-        (1, 101, b"k1", 101),  # not where an entry begins
-        (79, 179, b"k1", 179),  # less than a header is left
-    ]:
+    assert decode_entry(data, 0, 100, "t") == (b"k1", b"v1", 100)
+    assert decode_entry(data, 59, 159, "t") == (b"k1", b"v1", 0)
+    assert decode_entry(data, 21, 121, "t") == (b"k2", b"", 121)
+    assert decode_entry(data, 0, 100, "t", with_value=False) == (b"k1", b"", 100)
+    assert decode_version(data[59:76], 159, "t") == 0
+    for at in (40, 1):  # a removal; not where an entry begins
         with pytest.raises(DataCorruptionError):
-            decode_value(data, at, offset, key, version, "t")
+            decode_entry(data, at, 100 + at, "t")
+    for at in (0, 40):  # not a copy
+        with pytest.raises(DataCorruptionError):
+            decode_version(data[at : at + 17], 100 + at, "t")
 
 
-def test_a_value_cut_short_is_corruption():
+def test_an_entry_cut_short_is_not_there():
     data = encode_entries([TableEntry(b"key", b"value")])[0]
     for cut in range(len(data)):
-        with pytest.raises(DataCorruptionError):
-            decode_value(data[:cut], 0, 0, b"key", 0, "t")
+        assert decode_entry(data[:cut], 0, 0, "t") is None
     assert ENTRY_HEADER_BYTES + 8 == len(data)
+    assert decode_entry(data[:20], 0, 0, "t", with_value=False) == (b"key", b"", 0)
+    assert decode_entry(data[:19], 0, 0, "t", with_value=False) is None

@@ -15,10 +15,10 @@ from headrace.errors import (
 )
 from headrace.limits import KIB, TABLE_VALUE_BYTES_MAX
 from headrace.model.tables import NOT_EXISTS, TableEntry, TableKey
-from headrace.segmentstore.tables.tables import ContainerTables
 from headrace.segmentstore.tables.update_batch import UPDATE_BATCH_BYTES_MAX
 from tests.simulation.workloads.joined_updates import join_update
 from tests.simulation.worlds.segment_access import MemorySegmentAccess
+from tests.simulation.worlds.tables import tables_on
 
 T = "scope/table"
 
@@ -31,7 +31,7 @@ async def access():
 @pytest.fixture
 async def tables(access):
     """One table, which is open: only then do updates begin at once."""
-    tables = ContainerTables(access)
+    tables = tables_on(access)
     await tables.create_table(T)
     await tables.table_get(T, [b"key"])
     yield tables

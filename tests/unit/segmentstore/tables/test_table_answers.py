@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 
 from headrace.errors import AnswerTooLargeError, DataCorruptionError, FencedOutError
-from headrace.segmentstore.tables.tables import ContainerTables
 from tests.simulation.worlds.segment_access import MemorySegmentAccess
+from tests.simulation.worlds.tables import tables_on
 from tests.unit.segmentstore.tables.test_tables import T, entry, start, turns
 
 
 async def test_a_delta_over_damaged_storage_is_corruption_not_a_wrong_position(monkeypatch):
     access = MemorySegmentAccess()
-    tables = ContainerTables(access)
+    tables = tables_on(access)
     await tables.create_table(T)
     await tables.table_update(T, [entry("first", b"value")])
     position = (await tables.table_delta(T, 0, 10)).last_position
@@ -30,7 +30,7 @@ async def test_a_delta_over_damaged_storage_is_corruption_not_a_wrong_position(m
 async def test_a_delta_that_may_have_no_byte_does_not_pass_for_its_end_because_of_a_removal():
     """An answer without entries means that there are none up to the end: whoever asks does not go on."""
     access = MemorySegmentAccess()
-    tables = ContainerTables(access)
+    tables = tables_on(access)
     await tables.create_table(T)
     await tables.table_update(T, [entry("removed", b"value")])
     position = (await tables.table_delta(T, 0, 10)).last_position
@@ -45,7 +45,7 @@ async def test_a_delta_that_may_have_no_byte_does_not_pass_for_its_end_because_o
 async def test_a_condition_on_the_length_is_not_confirmed_before_that_length_is_durable():
     """An update without entries and a removal of an absent key are answered without a write."""
     access = MemorySegmentAccess(auto_commit=False)
-    tables = ContainerTables(access)
+    tables = tables_on(access)
     created = start(tables.create_table(T))
     await turns()
     access.commit()
@@ -67,7 +67,7 @@ async def test_a_condition_on_the_length_is_not_confirmed_before_that_length_is_
 async def test_an_empty_update_is_refused_by_who_is_not_the_owner_any_more():
     """As the removal of an absent key is: the condition may not hold with the owner that there is."""
     access = MemorySegmentAccess()
-    tables = ContainerTables(access)
+    tables = tables_on(access)
     await tables.create_table(T)
     await tables.table_update(T, [entry("k", b"v")])
     access.fenced = True

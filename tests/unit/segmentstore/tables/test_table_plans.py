@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from headrace.errors import AnswerTooLargeError
 from headrace.model.tables import TableEntry
+from headrace.segmentstore.state.segment_state import SegmentState
 from headrace.segmentstore.tables.compaction_plan import CompactionRound, is_compaction_due
 from headrace.segmentstore.tables.delta_plan import DeltaWalk
 from headrace.segmentstore.tables.entry_format import (
@@ -13,9 +14,13 @@ from headrace.segmentstore.tables.entry_format import (
     encode_entries,
     encode_removals,
 )
-from headrace.segmentstore.tables.table_index import REMOVED, TableIndex, pack_location
+from headrace.segmentstore.tables.locations import REMOVED, pack_location
+from headrace.segmentstore.tables.log_replay import replay_entries
 from headrace.segmentstore.tables.table_log import GAP_BYTES_MAX, SPAN_BYTES_MAX, plan_spans
 from headrace.segmentstore.tables.table_state import Batch, TableState
+from headrace.segmentstore.tables.tree_keys import TreeKeys
+from headrace.segmentstore.tables.unindexed import UnindexedEntries
+from tests.simulation.worlds.memory_indexes import MemoryIndexes, MemoryRoot, StoredIndex
 
 
 @given(st.lists(st.tuples(st.integers(0, 50), st.integers(1, 40)), max_size=30))
@@ -53,51 +58,61 @@ def test_a_log_is_compacted_when_its_dead_bytes_are_many_both_in_number_and_in_s
     assert is_compaction_due(log_bytes, live_bytes, dead_bytes_min=100, utilization_percent_min=75) is due
 
 
+def state_of(log: bytes) -> TableState:
+    """The state of a table without an index, whose keys are their own tree keys."""
+    index = MemoryIndexes(lambda _: StoredIndex()).get(SegmentState(1, "t"))
+    index.root = MemoryRoot()
+    unindexed = UnindexedEntries()
+    replay_entries(decode_entries(log, 0, "t")[0], unindexed, TreeKeys(1, 0), "t", remember=False)
+    return TableState("t", index, unindexed, len(log))
+
+
+def read(part: CompactionRound, log: bytes, state: TableState) -> None:
+    puts = part.read(
+        decode_entries(log[part.start :], part.start, "t")[0], log[part.start :], lambda key: key
+    )
+    part.retain(puts, [state.find_durable(put.tree_key) for put in puts])
+
+
+def survivors(part: CompactionRound, state: TableState) -> list[tuple[bytes, bytes, int]]:
+    locations = [state.find_durable(each.tree_key) for each in part.candidates]
+    found = [each.entry for each in part.survivors(state, locations)]
+    return [(entry.key, entry.value, entry.version) for entry in found]
+
+
 def test_survivors_are_the_newest_durable_entries_no_update_under_way_supersedes():
     log = encode_entries([TableEntry(key, b"1") for key in (b"a", b"b", b"c", b"d", b"e")])[0]
     log += encode_entries([TableEntry(b"b", b"2")])[0] + encode_removals([b"c"])
-    index = TableIndex()
-    entries, _ = decode_entries(log, 0, "t")
-    index.replay(entries, "t")
-    state = TableState("t", index, len(log))
+    state = state_of(log)
     part = CompactionRound(0, 95)
-    part.read(entries, log, state)
+    read(part, log, state)
     assert part.is_full
     assert part.end == 95  # the five puts, nothing after them
     state.accept(Batch(len(log), len(log) + 18, [b"d"], [REMOVED]))
-    state.accept(Batch(len(log) + 18, len(log) + 37, [b"new"], [pack_location(131, 131, 1)]))
-    assert [(entry.key, entry.value, entry.version) for entry in part.survivors(state)] == [
-        (b"a", b"1", 0),
-        (b"e", b"1", 76),
-    ]
+    state.accept(Batch(len(log) + 18, len(log) + 37, [b"new"], [pack_location(131, 19)]))
+    assert survivors(part, state) == [(b"a", b"1", 0), (b"e", b"1", 76)]
 
 
 def test_an_entry_superseded_or_removed_after_it_was_read_does_not_survive():
     log = encode_entries([TableEntry(key, b"1") for key in (b"a", b"b", b"c")])[0]
-    index = TableIndex()
-    entries, _ = decode_entries(log, 0, "t")
-    index.replay(entries, "t")
-    state = TableState("t", index, len(log))
+    state = state_of(log)
     part = CompactionRound(0, 1000)
-    part.read(entries, log, state)
-    index.put(b"a", pack_location(60, 60, 1))
-    index.remove(b"b")
-    assert [entry.key for entry in part.survivors(state)] == [b"c"]
+    read(part, log, state)
+    state.unindexed.put(b"a", pack_location(60, 19))
+    state.unindexed.remove(b"b", remember=True)
+    assert survivors(part, state) == [(b"c", b"1", 38)]
 
 
 def test_survivors_come_in_the_order_of_their_versions_even_if_they_were_copied_before():
-    first = encode_entries([TableEntry(b"x", b"")])[0]
     log = (
-        first
+        encode_entries([TableEntry(b"x", b"")])[0]
         + encode_entries([TableEntry(b"y", b"")])[0]
         + encode_entries([TableEntry(b"x", b"", 0)], copies=True)[0]
     )
-    entries, _ = decode_entries(log, 0, "t")
-    index = TableIndex()
-    index.replay(entries, "t")
+    state = state_of(log)
     part = CompactionRound(18, 10_000)
-    part.read(entries[1:], log, TableState("t", index, len(log)))
-    assert [entry.key for entry in part.survivors(TableState("t", index, len(log)))] == [b"x", b"y"]
+    read(part, log, state)
+    assert survivors(part, state) == [(b"x", b"", 0), (b"y", b"", 18)]
 
 
 def walk(

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 
 from headrace.model.tables import TableEntry
-from headrace.segmentstore.tables.tables import ContainerTables
 from tests.simulation.worlds.segment_access import MemorySegmentAccess
+from tests.simulation.worlds.tables import tables_on
 from tests.unit.segmentstore.tables.test_tables import T, entry, start, turns
 
 
@@ -14,7 +14,7 @@ async def test_a_table_created_anew_is_not_missing_because_its_predecessor_is():
     """The rebuild of a deleted table fails; who asks for the new table of that name does not learn that."""
     access = MemorySegmentAccess()
     access.read_bytes_max = 10
-    tables = ContainerTables(access)
+    tables = tables_on(access)
     await tables.create_table(T)
     await tables.table_update(T, [entry("old", b"value")])
     tables.drop(T)
@@ -38,7 +38,7 @@ async def test_a_table_whose_last_caller_left_is_idle_once_its_update_is_durable
     used for ever: its index is never given up for others, its segment never leaves memory.
     """
     access = MemorySegmentAccess(auto_commit=False)
-    tables = ContainerTables(access)
+    tables = tables_on(access)
     created = start(tables.create_table(T))
     await turns()
     access.commit()
@@ -60,7 +60,7 @@ async def test_an_update_is_not_visible_because_that_of_a_table_forgotten_before
     takes the bytes of that append for its own, and shows what was never written.
     """
     access = MemorySegmentAccess()
-    tables = ContainerTables(access)
+    tables = tables_on(access)
     await tables.create_table(T)
     first_turn = access.suspend_appends = asyncio.Event()
     first = start(tables.table_update(T, [entry("first", b"longer value")]))
@@ -91,7 +91,7 @@ async def test_a_table_whose_appends_were_given_up_in_line_is_idle():
     nobody opens the table again; its segment could never leave memory.
     """
     access = MemorySegmentAccess()
-    tables = ContainerTables(access)
+    tables = tables_on(access)
     await tables.create_table(T)
     access.suspend_appends = asyncio.Event()
     given_up = [start(tables.table_update(T, [entry(key, b"value")])) for key in ("first", "second")]
