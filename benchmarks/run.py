@@ -18,6 +18,7 @@ BENCHMARKS = (
     "benchmarks.recovery",
     "benchmarks.inactive",
     "benchmarks.attributes",
+    "benchmarks.extended_attributes",
     "benchmarks.memory",
     "benchmarks.endurance",
     "benchmarks.flushes",

@@ -25,6 +25,8 @@ ATTRIBUTES = {
 }
 
 DATA_PLANE = {
+    3000: "a writer was set up while its segment got its first index, and was told that there is no segment",
+    3111: "the same",
     454: "no slot for a segment became free: the row of another one was larger than the whole log",
     5134: "the judge believed that a removal that removes nothing now would remove nothing later",
     600244: "a table whose log storage answers slowly was read anew from its beginning at every failure",
