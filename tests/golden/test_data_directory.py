@@ -51,6 +51,8 @@ async def test_a_directory_of_an_earlier_release_is_continued(server):
     check(server)
     await asyncio.to_thread(server.start)
     assert differences(found, await look(server, found)) == {}
+    # The release that made it knows format 1 only: it must not go on with what it would misread.
+    assert json.loads((server.directory / "data" / "headrace.json").read_text())["format"] > 1
 
     calls = await WireCalls.open(server)
     await change_attributes(calls, found, writers)

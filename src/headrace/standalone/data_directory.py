@@ -17,7 +17,9 @@ from headrace.runtime.filesystem import Filesystem
 from headrace.standalone.config import CONTAINERS_MAX
 
 FILE_NAME: Final = "headrace.json"
-FORMAT: Final = 1
+FORMAT: Final = 2
+"""Since 2 attributes may be in indexes: a release that knows only 1 would take them for not set."""
+_FORMAT_OLDEST: Final = 1
 _BYTES_MAX: Final = 65536
 _LOG_DIRECTORY: Final = re.compile(r"container-(0|[1-9][0-9]*)")
 
@@ -43,6 +45,17 @@ def check_data_directory(files: Filesystem, directory: str, containers: int) -> 
             f"{directory} was made with {made_with} containers, {containers} were "
             f"requested: the number is fixed once data exist; leave it out or give {made_with}"
         )
+
+
+def raise_format(files: Filesystem, directory: str) -> None:
+    """Record that earlier versions no longer read a directory that was checked, before all other writes.
+
+    Raises:
+        OSError: the record could not be written; it is as it was.
+    """
+    record = _read(files, f"{directory}/{FILE_NAME}")
+    if record["format"] != FORMAT:
+        _write(files, directory, json.dumps(record | {"format": FORMAT}).encode() + b"\n")
 
 
 def containers_of(files: Filesystem, directory: str) -> int | None:
@@ -79,11 +92,12 @@ def describe_surplus(logs: list[int], containers: int) -> str:
 
 def _count_of(record: dict[str, object], path: str) -> int:
     version, containers = record.get("format"), record.get("containers")
-    if not _is_number(version):
+    if not isinstance(version, int) or not _is_number(version):
         raise DataCorruptionError("the record names no format", path=path)
-    if version != FORMAT:
+    if not _FORMAT_OLDEST <= version <= FORMAT:
         raise InvalidArgumentError(
-            f"{path}: data of format {version}, this version of Headrace reads format {FORMAT}"
+            f"{path}: data of format {version}, "
+            f"this version of Headrace reads formats {_FORMAT_OLDEST} to {FORMAT}"
         )
     if not isinstance(containers, int) or not _is_number(containers):
         raise DataCorruptionError("the record names no number of containers", path=path)

@@ -31,7 +31,7 @@ from headrace.security.tokens import TokenKey
 from headrace.standalone.chunk_root import check_chunk_root, make_chunk_root
 from headrace.standalone.config import CONTAINERS_DEFAULT, CONTAINERS_MAX, StandaloneConfig
 from headrace.standalone.control_plane import ControlPlane
-from headrace.standalone.data_directory import check_data_directory, containers_of
+from headrace.standalone.data_directory import check_data_directory, containers_of, raise_format
 from headrace.standalone.data_plane import DataPlane
 from headrace.standalone.descriptor_plan import DescriptorPlan, plan_descriptors
 from headrace.standalone.exposure import find_exposure
@@ -217,6 +217,7 @@ class StandaloneServer:
         check_data_directory(files, directory, containers)
         check_chunk_root(files, directory)
         check_logs(files, directory, containers)
+        raise_format(files, directory)
         return containers
 
     def _release(self, lock: DirectoryLock) -> None:

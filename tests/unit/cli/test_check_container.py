@@ -90,10 +90,10 @@ def test_without_a_record_no_object_is_called_garbage(data, check, stranger, rec
 
 
 def test_data_of_a_newer_format_are_not_judged(data, check):
-    (data / "headrace.json").write_text('{"format": 2}')
+    (data / "headrace.json").write_text('{"format": 3}')
     code, out, err = check()
     assert (code, out) == (2, "")
-    assert "data of format 2, this version of Headrace reads format 1" in err
+    assert "data of format 3, this version of Headrace reads formats 1 to 2" in err
 
 
 # ------------------------------------------------------------------------------------------ a first start

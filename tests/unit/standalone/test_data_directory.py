@@ -9,7 +9,13 @@ import pytest
 
 from headrace.errors import DataCorruptionError, InvalidArgumentError
 from headrace.runtime.filesystem import OsFilesystem
-from headrace.standalone.data_directory import FILE_NAME, check_data_directory, containers_of, find_logs
+from headrace.standalone.data_directory import (
+    FILE_NAME,
+    check_data_directory,
+    containers_of,
+    find_logs,
+    raise_format,
+)
 
 FILES = OsFilesystem()
 
@@ -19,7 +25,7 @@ def test_a_new_directory_remembers_its_containers(tmp_path):
     check_data_directory(FILES, str(tmp_path), 7)
     assert containers_of(FILES, str(tmp_path)) == 7
     check_data_directory(FILES, str(tmp_path), 7)
-    assert json.loads((tmp_path / FILE_NAME).read_text()) == {"format": 1, "containers": 7}
+    assert json.loads((tmp_path / FILE_NAME).read_text()) == {"format": 2, "containers": 7}
 
 
 def test_a_full_disk_is_named_and_leaves_no_record(tmp_path):
@@ -40,12 +46,23 @@ def test_another_number_is_refused_and_the_right_one_named(tmp_path):
     assert containers_of(FILES, str(tmp_path)) == 4
 
 
-@pytest.mark.parametrize("content", ['{"format": 2, "containers": 4}', '{"format": 2}'])
-def test_a_newer_format_is_refused(tmp_path, content):
+def test_an_earlier_format_is_read_and_then_raised(tmp_path):
+    (tmp_path / FILE_NAME).write_text('{"format": 1, "containers": 4, "later": "x"}')
+    with pytest.raises(InvalidArgumentError, match="made with 4 containers"):
+        check_data_directory(FILES, str(tmp_path), 8)
+    check_data_directory(FILES, str(tmp_path), 4)
+    assert json.loads((tmp_path / FILE_NAME).read_text())["format"] == 1
+    raise_format(FILES, str(tmp_path))
+    assert json.loads((tmp_path / FILE_NAME).read_text()) == {"format": 2, "containers": 4, "later": "x"}
+    assert containers_of(FILES, str(tmp_path)) == 4
+
+
+@pytest.mark.parametrize("content", ['{"format": 3, "containers": 4}', '{"format": 3}', '{"format": 0}'])
+def test_an_unknown_format_is_refused(tmp_path, content):
     (tmp_path / FILE_NAME).write_text(content)
-    with pytest.raises(InvalidArgumentError, match="format 2"):
+    with pytest.raises(InvalidArgumentError, match=r"data of format \d"):
         check_data_directory(FILES, str(tmp_path), 4)
-    with pytest.raises(InvalidArgumentError, match="format 2"):
+    with pytest.raises(InvalidArgumentError, match=r"data of format \d"):
         containers_of(FILES, str(tmp_path))
 
 
