@@ -72,6 +72,9 @@ _UTILIZATION_PERCENT: Final = 75
 #: So long that everything has happened that can.
 _MOMENT_S: Final = 0.001
 
+#: Longer than an update waits for an index round.
+_IDLE_MOMENTS: Final = 20
+
 #: How often what happens; deletions only in every other run.
 _ACTIONS: Final = weigh(
     update=45, remove=4, get=10, iterate=3, delta=3, info=1, create=1, delete=2, commit=40, be_quick=3,
@@ -440,10 +443,10 @@ class Upheaval:
 
     async def _settle(self) -> None:
         """Let the log take all there is until nothing comes any more, and judge what has ended."""
-        is_idle = False
-        while not is_idle:
+        idle = 0
+        while idle < _IDLE_MOMENTS:
             await asyncio.sleep(_MOMENT_S)
-            is_idle = self.access.is_idle
+            idle = idle + 1 if self.access.is_idle else 0
             self.access.commit()
         self.judge()
 

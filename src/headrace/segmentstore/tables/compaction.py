@@ -60,6 +60,8 @@ class TableCompactor:
         await self._supervisor.stop()
 
     def _is_due(self, table: OpenTable) -> bool:
+        if table.log_bytes <= self._config.compaction_bytes_max:
+            return False
         start = table.segment.accepted_start_offset
         return (
             not table.segment.accepted_sealed

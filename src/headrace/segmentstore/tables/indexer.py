@@ -35,10 +35,11 @@ class TableIndexer:
 
     def start_if_due(self, table: OpenTable) -> None:
         """Begin to index ``table`` if there is enough. Never waits."""
-        state = table.state
-        if self._config.unindexed.is_due(
-            len(state.unindexed), state.unindexed_bytes(table.segment.accepted_start_offset)
-        ):
+        state, bounds = table.state, self._config.unindexed
+        if not bounds.is_due(len(state.unindexed), table.log_bytes):
+            return
+        start_offset = table.segment.accepted_start_offset
+        if bounds.is_due(len(state.unindexed), state.unindexed_bytes(start_offset)):
             self._start(table)
 
     def relieve(self, tables: Iterable[OpenTable]) -> None:
@@ -49,9 +50,10 @@ class TableIndexer:
 
     def is_exceeded(self, table: OpenTable) -> bool:
         """Whether updates of ``table`` have to wait."""
-        state = table.state
-        return self._config.unindexed.is_exceeded(
-            state.unindexed_count, state.unindexed_bytes(table.segment.accepted_start_offset)
+        state, bounds = table.state, self._config.unindexed
+        count = state.unindexed_count
+        return bounds.is_exceeded(count, table.log_bytes) and bounds.is_exceeded(
+            count, state.unindexed_bytes(table.segment.accepted_start_offset)
         )
 
     async def wait_capacity(self, table: OpenTable) -> None:

@@ -51,6 +51,9 @@ class TableReads:
                 known without reading them: to a thousandth. Nothing was read.
             DataCorruptionError: the index or the log is damaged where an entry should be.
         """
+        found = self.get_nowait(segment, keys, bytes_max)
+        if found is not None:
+            return found
         key_length = key_length_of(await self._tables.get_segment(segment))
         for key in keys:
             check_key(key_length, key)
@@ -68,9 +71,9 @@ class TableReads:
         if total > bytes_max:
             raise AnswerTooLargeError(total, bytes_max)
         found = await self._read_located(table, tree_keys, locations)
-        for key, entry in zip(keys, found, strict=True):
+        for key, entry, location in zip(keys, found, locations, strict=True):
             if entry is not None and entry.key != key:
-                raise _misplaced(key, entry.key, segment)
+                raise _misplaced(key, entry.key, segment, location_offset(location))
         return found
 
     def get_nowait(
@@ -105,7 +108,7 @@ class TableReads:
             if entry is None:
                 return None
             if entry[0] != key or (entry[2] != offset) != is_copy(location):
-                raise _misplaced(key, entry[0], segment)
+                raise _misplaced(key, entry[0], segment, offset)
             found.append(TableEntry(*entry))
         return found
 
@@ -195,7 +198,7 @@ def _range_of(location: int, durable_length: int, with_value: bool) -> tuple[int
     return offset, size if with_value else min(size, _HEAD_BYTES)
 
 
-def _misplaced(key: bytes, found: bytes, segment: str) -> DataCorruptionError:
+def _misplaced(key: bytes, found: bytes, segment: str, offset: int) -> DataCorruptionError:
     return DataCorruptionError(
-        f"the index leads from key {key.hex()} to the entry of key {found.hex()}", path=segment
+        f"the index leads from key {key.hex()} to the entry of key {found.hex()}", path=segment, offset=offset
     )

@@ -289,7 +289,7 @@ class ContainerTables(TablePages):
         self, segment: str, items: Sequence[TableEntry] | Sequence[TableKey], expected_length: int
     ) -> tuple[OpenTable, list[bytes]]:
         """Return the table at a moment at which all conditions hold in it, and the tree keys of the items."""
-        learned = Learned()
+        learned = None
         while True:
             table = await self._tables.get(segment)
             if table.open_batch is not None:
@@ -309,6 +309,7 @@ class ContainerTables(TablePages):
                 find = state.find_durable
             if violation is UNDECIDED:
                 wanted = [key for at, key in enumerate(keys) if items[at].version != NO_VERSION]
+                learned = learned or Learned()
                 await table.learn(wanted, find, learned)
                 continue
             if violation is not None:
