@@ -20,8 +20,7 @@ CONTAINER = {
 }
 
 ATTRIBUTES = {
-    91: "a read of several pages of an index failed with a group of errors, and the container ended",
-    2326: "a writer was refused because an update dropped the footer that was about to be read",
+    239: "a read of several pages of an index failed with a group of errors, and the container ended",
 }
 
 DATA_PLANE = {

@@ -41,8 +41,10 @@ class AttributeClient(ContainerClient):
         except (StorageReadError, OverloadError):
             return
         match draw(12):
-            case 0 | 1 | 2:
+            case 0 | 1:
                 await self._count(name)
+            case 2:
+                await self._count_at_once(name)
             case 3 | 4 | 5:
                 await self._compare_and_set(name)
             case 6 | 7:
@@ -70,6 +72,13 @@ class AttributeClient(ContainerClient):
             return LengthAnswer(await self._container.append(state, data, updates) + len(data))
 
         await self._ask(AppendDataCall(name, data, updates), ask, lambda answer: answer)
+
+    async def _count_at_once(self, name: str) -> None:
+        """Make several such changes in flight together, for which the same values have to be loaded."""
+        counts = [self._count(name) for _ in range(2 + self._entropy.randbelow(4))]
+        for outcome in await asyncio.gather(*counts, return_exceptions=True):
+            if isinstance(outcome, BaseException):
+                raise outcome
 
     async def _compare_and_set(self, name: str) -> None:
         key = _REGISTERS[self._entropy.randbelow(len(_REGISTERS))]
