@@ -6,10 +6,12 @@ scenario is the same each time, so each is met; what unsynced changes survive is
 """
 
 import asyncio
+import dataclasses
 
 import pytest
 
 from headrace.limits import KIB
+from headrace.segmentstore.attributes.config import AttributesConfig
 from headrace.segmentstore.container.config import ContainerConfig, EvictionConfig
 from headrace.segmentstore.readindex.cache.eviction_policy import CacheConfig
 from headrace.segmentstore.storagewriter.config import StorageWriterConfig
@@ -58,12 +60,24 @@ PROFILE = ContainerProfile(
     troubles=frozenset(),
 )
 
+ATTRIBUTES = dataclasses.replace(
+    PROFILE,
+    attributes=True,
+    container=dataclasses.replace(
+        PROFILE.container,
+        attributes=AttributesConfig(
+            page_bytes=200, rollover_bytes=1 * KIB, space_factor=1.5, flush_values=1, cached_values=1
+        ),
+    ),
+)
+"""Values leave memory at once; writes of their indexes are durable writes as well."""
+
 SEED = 2
 
 
-async def work(sim, crash=None):
+async def work(sim, crash=None, profile=PROFILE):
     """One owner at work; answer how many durable writes it has made."""
-    world = ContainerWorld(sim, PROFILE)
+    world = ContainerWorld(sim, profile)
     host = sim.host("store")
     if crash is not None:
         host.disk.plan_power_loss(*crash)
@@ -98,3 +112,12 @@ def test_whatever_was_acknowledged_is_there_after_a_stop_at_any_durable_write(du
     assert durable_writes > 80
     for number in range(1, durable_writes + 1, stride(every)):
         simulate(SEED, lambda sim, number=number: work(sim, (number, moment)))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("moment", list(Moment))
+def test_attributes_are_what_they_were_after_a_stop_at_any_durable_write_of_their_index(moment):
+    durable_writes = simulate(SEED, lambda sim: work(sim, profile=ATTRIBUTES)).value
+    assert durable_writes > 80
+    for number in range(1, durable_writes + 1, stride(1)):
+        simulate(SEED, lambda sim, number=number: work(sim, (number, moment), ATTRIBUTES))
