@@ -12,6 +12,7 @@ from headrace.model.endpoint import Endpoint, is_wildcard
 from headrace.runtime.settings import tunable
 from headrace.security.config import AuthConfig
 from headrace.security.tls_config import TlsConfig
+from headrace.segmentstore.attributes.page_cache import PAGE_CACHE_BYTES
 from headrace.segmentstore.container.config import ContainerConfig
 from headrace.segmentstore.scaling.config import ScalingConfig
 from headrace.storage.providers.config import ChunkThreadsConfig
@@ -65,6 +66,12 @@ class StandaloneConfig:
         low=16 * MIB,
         high=1024 * GIB,
         help="Part of the capacity that any event may use; the rest is for unstored events only.",
+    )
+    index_cache_bytes: int = tunable(
+        PAGE_CACHE_BYTES,
+        low=1 * MIB,
+        high=1024 * GIB,
+        help="Pages in memory of the indexes of tables and attributes, of all containers together.",
     )
     frames_max: int = tunable(
         12,

@@ -15,6 +15,7 @@ from headrace.runtime.supervisor import Supervisor
 from headrace.security.tls_transport import ContextSource
 from headrace.security.token_checker import TokenChecker
 from headrace.security.tokens import TokenKey
+from headrace.segmentstore.attributes.page_cache import PageCache
 from headrace.segmentstore.container.components import ContainerComponents
 from headrace.segmentstore.container.container import SegmentContainer
 from headrace.segmentstore.hosting.registry import ContainerHealth, ContainerRegistry, OnFailed
@@ -91,6 +92,7 @@ class DataPlane:
         self._cache = BlockCache(
             CacheConfig(bytes_max=config.cache_bytes, soft_bytes_max=config.cache_soft_bytes)
         )
+        self._index_pages = PageCache(config.index_cache_bytes)
         self.registry = ContainerRegistry(
             containers,
             self._make_container,
@@ -138,6 +140,7 @@ class DataPlane:
             wal=self._make_wal(container_id),
             chunks=self._provider,
             cache=self._cache,
+            index_pages=self._index_pages,
             clock=self._runtime.clock,
             entropy=self._runtime.entropy,
         )
@@ -192,7 +195,10 @@ class DataPlane:
     def statistics(self) -> dict[str, object]:
         """What cache, storage, listener and every container count and hold now."""
         running = {container.container_id: container for container in self.registry.running()}
-        found: dict[str, object] = {"cache": self._cache.statistics()}
+        found: dict[str, object] = {
+            "cache": self._cache.statistics(),
+            "index_pages": self._index_pages.statistics(),
+        }
         if self._frames is not None:
             found["frames"] = self._frames.statistics()
         found["loop_writes"] = self._loop_writes.statistics()

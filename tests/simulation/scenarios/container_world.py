@@ -18,7 +18,9 @@ from headrace.errors import (
     HeadraceError,
     RequestError,
 )
+from headrace.limits import MIB
 from headrace.runtime.context import Runtime
+from headrace.segmentstore.attributes.page_cache import PageCache
 from headrace.segmentstore.container.components import ContainerComponents
 from headrace.segmentstore.container.container import SegmentContainer
 from headrace.segmentstore.readindex.cache.cache import BlockCache
@@ -138,6 +140,7 @@ class ContainerWorld:
             wal=self.foundations.reach_wal(owner.wal, entropy),
             chunks=self.foundations.make_chunks(runtime),
             cache=owner.cache,
+            index_pages=PageCache(1 * MIB),
             clock=runtime.clock,
             entropy=runtime.entropy,
         )

@@ -5,21 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from headrace.btree.page_format import PAGE_BYTES_MAX
-from headrace.limits import GIB, KIB, MIB
-from headrace.runtime.settings import internal, tunable
+from headrace.limits import KIB, MIB
+from headrace.runtime.settings import internal
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttributesConfig:
     """How attributes leave memory, and how their index is kept short."""
 
-    page_cache_bytes: int = tunable(
-        32 * MIB,
-        low=1 * MIB,
-        high=64 * GIB,
-        simulate=(1 * MIB,),
-        help="Pages of attribute indexes in memory, those of tables included.",
-    )
     page_bytes: int = internal(
         PAGE_BYTES_MAX,
         simulate=(200, 500, PAGE_BYTES_MAX),

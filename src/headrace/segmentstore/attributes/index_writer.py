@@ -40,10 +40,8 @@ class AttributesStatistics:
     values_written: int
     values_evicted: int
     indexes_open: int
-    pages: int
-    page_bytes: int
-    pages_found: int
     pages_read: int
+    """From storage, by the indexes that are open now."""
 
 
 class IndexWriter:
@@ -128,7 +126,7 @@ class IndexWriter:
         self.evicted += attributes.evict(self._kept)
 
     def statistics(self) -> AttributesStatistics:
-        indexes, pages = self._indexes, self._indexes.pages
+        indexes = self._indexes
         return AttributesStatistics(
             index_writes=self.writes,
             index_bytes_written=indexes.bytes_written,
@@ -136,10 +134,7 @@ class IndexWriter:
             values_written=self.values_written,
             values_evicted=self.evicted,
             indexes_open=len(indexes),
-            pages=len(pages),
-            page_bytes=pages.size_bytes,
-            pages_found=pages.hits,
-            pages_read=pages.misses,
+            pages_read=indexes.pages_read,
         )
 
     async def _sweep(self) -> None:

@@ -1,12 +1,18 @@
-"""Pages of attribute indexes in memory: within a bound of bytes, inner pages before leaves."""
+"""Pages of indexes in memory, of all containers of the process: within a bound of bytes, inner pages before
+leaves.
+"""
 
 from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from headrace.btree.page_format import Buffer, PageRef
+from headrace.limits import MIB
+
+PAGE_CACHE_BYTES: Final = 128 * MIB
 
 _INNER_SHARE: Final = 2
 """Inner pages are evicted only while they have more than one part in so many of the cache."""
@@ -14,10 +20,27 @@ _INNER_SHARE: Final = 2
 Key = tuple[int, int]
 
 
-class PageCache:
-    """Pages by tree and offset, least recently used first. A page is never changed once it is here."""
+@dataclass(slots=True)
+class PageCacheStatistics:
+    """Gauges of now and counts since creation."""
 
-    def __init__(self, bytes_max: int) -> None:
+    pages: int
+    bytes: int
+    bytes_max: int
+    inner_bytes: int
+    """Of pages that lead to others."""
+    found: int
+    missed: int
+
+
+class PageCache:
+    """Pages by tree and offset, least recently used first. A page is never changed once it is here.
+
+    All containers of a process share one, on one loop. The pages of a container that has ended leave by
+    themselves.
+    """
+
+    def __init__(self, bytes_max: int = PAGE_CACHE_BYTES) -> None:
         self._bytes_max = bytes_max
         self._leaves: OrderedDict[Key, Buffer] = OrderedDict()
         self._inner: OrderedDict[Key, Buffer] = OrderedDict()
@@ -92,6 +115,16 @@ class PageCache:
         page = self._inner.pop((tree, offset), None)
         if page is not None:
             self._inner_bytes -= len(page)
+
+    def statistics(self) -> PageCacheStatistics:
+        return PageCacheStatistics(
+            pages=len(self),
+            bytes=self.size_bytes,
+            bytes_max=self._bytes_max,
+            inner_bytes=self._inner_bytes,
+            found=self.hits,
+            missed=self.misses,
+        )
 
     def check(self) -> None:
         """Assert that sizes add up. Touches every page."""

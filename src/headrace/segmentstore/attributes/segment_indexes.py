@@ -15,10 +15,12 @@ ATTRIBUTE_ID_BYTES = 16
 class SegmentIndexes:
     """Indexes by segment: at most one object for each, so that updates follow each other."""
 
-    def __init__(self, storage: Callable[[], IndexStorage], config: AttributesConfig) -> None:
+    def __init__(
+        self, storage: Callable[[], IndexStorage], pages: PageCache, config: AttributesConfig
+    ) -> None:
         self._storage = storage
         self._config = config
-        self.pages = PageCache(config.page_cache_bytes)
+        self._pages = pages
         self._indexes: dict[int, SegmentIndex] = {}
 
     def __len__(self) -> int:
@@ -29,12 +31,17 @@ class SegmentIndexes:
         """To the indexes that are open now."""
         return sum(index.bytes_written for index in self._indexes.values())
 
+    @property
+    def pages_read(self) -> int:
+        """From storage, by the indexes that are open now."""
+        return sum(index.pages_read for index in self._indexes.values())
+
     def get(self, segment: SegmentState, key_bytes: int = ATTRIBUTE_ID_BYTES) -> SegmentIndex:
         """Return the index of a segment, which may have nothing in storage."""
         index = self._indexes.get(segment.segment_id)
         if index is None:
             index = SegmentIndex(
-                segment.index_storage_name, key_bytes, self._storage, self.pages, self._config
+                segment.index_storage_name, key_bytes, self._storage, self._pages, self._config
             )
             self._indexes[segment.segment_id] = index
         return index

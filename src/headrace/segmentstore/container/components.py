@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from headrace.runtime.clock import Clock
 from headrace.runtime.entropy import Entropy
+from headrace.segmentstore.attributes.page_cache import PageCache
 from headrace.segmentstore.readindex.cache.cache import BlockCache
 from headrace.storage.providers.contract import ChunkProvider
 from headrace.wal.contract import Wal
@@ -13,10 +14,13 @@ from headrace.wal.contract import Wal
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContainerComponents:
-    """Components, as opposed to settings. All containers of the process share the cache."""
+    """Components, as opposed to settings. All containers of the process share the cache and
+    the pages of indexes.
+    """
 
     wal: Wal
     chunks: ChunkProvider
     cache: BlockCache
+    index_pages: PageCache = field(default_factory=PageCache)
     clock: Clock
     entropy: Entropy

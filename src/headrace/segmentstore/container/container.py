@@ -49,7 +49,7 @@ class SegmentContainer:
         self._clock = components.clock
         self._active_segments_max = config.eviction.active_segments_max
         self._state = ContainerState(container_id)
-        self._indexes = SegmentIndexes(self._running_storage, config.attributes)
+        self._indexes = SegmentIndexes(self._running_storage, components.index_pages, config.attributes)
         self._entropy = components.entropy
         self.tables = ContainerTables(self, self._indexes, components.entropy, config.tables)
         self._catalogue = SegmentCatalogue(container_id, self.tables)

@@ -40,3 +40,15 @@ def test_a_page_larger_than_the_cache_is_not_kept():
     cache = PageCache(100)
     cache.put(1, 0, bytes(101), inner=False)
     assert len(cache) == 0
+
+
+def test_statistics_say_what_is_there_and_what_was_asked_for():
+    cache = PageCache(100)
+    first, second = cache.new_tree(), cache.new_tree()
+    cache.put(first, 0, bytes(60), inner=True)
+    cache.put(second, 0, bytes(30), inner=False)
+    assert cache.find(first, 0) is not None
+    assert cache.find(second, 60) is None
+    statistics = cache.statistics()
+    assert (statistics.pages, statistics.bytes, statistics.inner_bytes) == (2, 90, 60)
+    assert (statistics.found, statistics.missed, statistics.bytes_max) == (1, 1, 100)

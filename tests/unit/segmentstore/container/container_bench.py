@@ -6,6 +6,7 @@ import dataclasses
 from headrace.limits import KIB, MIB
 from headrace.runtime.clock import SystemClock
 from headrace.runtime.entropy import SeededEntropy
+from headrace.segmentstore.attributes.page_cache import PageCache
 from headrace.segmentstore.container.components import ContainerComponents
 from headrace.segmentstore.container.config import ContainerConfig, EvictionConfig
 from headrace.segmentstore.container.container import SegmentContainer
@@ -62,6 +63,7 @@ class Bench:
         self.failures = []
         self.make_wal = MemoryWal
         self.cache_bytes = 32 * MIB
+        self.index_cache_bytes = 1 * MIB
 
     async def start(self):
         """Start a container, which fences the one before, as after a crash."""
@@ -69,6 +71,7 @@ class Bench:
             wal=self.make_wal(self.logs, "c0", WalConfig(frames_max=24)),
             chunks=self.chunks,
             cache=BlockCache(CacheConfig(bytes_max=self.cache_bytes)),
+            index_pages=PageCache(self.index_cache_bytes),
             clock=SystemClock(),
             entropy=SeededEntropy(1),
         )

@@ -21,7 +21,8 @@ KEYS = tuple(bytes(15) + bytes((number,)) for number in range(20))
 
 def make_bench():
     bench = Bench()
-    config = AttributesConfig(flush_values=5, cached_values=2, page_cache_bytes=1)  # each page is read
+    config = AttributesConfig(flush_values=5, cached_values=2)
+    bench.index_cache_bytes = 1  # each page is read
     bench.config = dataclasses.replace(bench.config, attributes=config)
     return bench
 
