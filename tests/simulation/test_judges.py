@@ -251,7 +251,7 @@ def merge_what_somebody_deletes(monkeypatch):
 
 
 def judge_tables_by_what_is_durable(monkeypatch):
-    monkeypatch.setattr(TableState, "find_accepted", lambda state, key: state.index.find(key))
+    monkeypatch.setattr(TableState, "find_accepted", TableState.find_durable)
 
 
 def forget_sources_of_what_was_merged(monkeypatch):

@@ -89,8 +89,9 @@ class TableIndexer:
             return
         table.settle()
         state = table.state
-        if state.note is None and (table.compacting or not state.unindexed):
-            # A truncation in flight could overtake the first steps of an index that has nothing yet.
+        if state.note is None and (table.compacting or not (state.unindexed or self.is_exceeded(table))):
+            # A truncation in flight could overtake the first steps of an index that has nothing yet. One that
+            # is to have nothing is worth it only for a log so long that compaction would not begin.
             return
         if state.unindexed or state.unindexed_bytes(table.segment.accepted_start_offset):
             table.indexing = True

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
-from headrace.errors import OffsetMismatchError
+from headrace.errors import DataCorruptionError, OffsetMismatchError, SegmentTruncatedError
 from headrace.segmentstore.contract import SegmentAccess
 from headrace.segmentstore.state.segment_state import SegmentState
 from headrace.segmentstore.tables.entry_format import ENTRY_HEADER_BYTES, decode_version
@@ -191,11 +191,33 @@ class OpenTable:
         if unknown:
             await self._look_up(unknown, learned)
             return
-        for location in locations:
-            offset = location_offset(location)
-            if location != REMOVED and is_copy(location) and offset not in learned.versions:
-                data = await read_exactly(self._access, self.segment, offset, ENTRY_HEADER_BYTES, wait=True)
-                learned.versions[offset] = decode_version(data, offset, self.segment.name)
+        # Versions of copies in flight are in memory: one that the log refuses would be waited for in vain.
+        offsets = [
+            offset
+            for location in locations
+            if location != REMOVED and is_copy(location)
+            if (offset := location_offset(location)) < self.state.durable_end
+            and offset not in learned.versions
+        ]
+        for offset in offsets:
+            self.check_in_log(offset)
+        for offset in offsets:
+            try:
+                data = await read_exactly(self._access, self.segment, offset, ENTRY_HEADER_BYTES)
+            except SegmentTruncatedError:
+                if self.segment.start_offset <= offset:
+                    raise
+                return  # compaction has moved it meanwhile
+            learned.versions[offset] = decode_version(data, offset, self.segment.name)
+
+    def check_in_log(self, offset: int) -> None:
+        """Raise DataCorruptionError if an entry that was found just now lies in front of the log."""
+        if offset < self.segment.start_offset:
+            raise DataCorruptionError(
+                f"the index leads in front of the log, which begins at {self.segment.start_offset}",
+                path=self.segment.name,
+                offset=offset,
+            )
 
     async def _look_up(self, keys: Sequence[bytes], learned: Learned) -> None:
         with self.segment.held():
@@ -235,10 +257,10 @@ class OpenTable:
             end = last
             with self.segment.held():
                 root = await self.index.open()
-                if root.page is not None:
-                    some = await self.index.read_range(first, last, count)
-                    if self.retired:
-                        return None
+                some = None if root.page is None else await self.index.read_range(first, last, count)
+                if self.retired:
+                    return None
+                if some is not None:
                     if self.index.root is not root:
                         continue
                     keys = [some.keys[at : at + size] for at in range(0, len(some.keys), size)]

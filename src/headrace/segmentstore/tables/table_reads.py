@@ -187,6 +187,8 @@ class TableReads:
                 table = await self._tables.get(segment.name)
                 relocated = await table.locate([tree_keys[place] for place in moved])
             pairs = [pair for pair in zip(moved, relocated, strict=True) if pair[1] != REMOVED]
+            for _, location in pairs:
+                table.check_in_log(location_offset(location))
             places, wanted = [place for place, _ in pairs], [location for _, location in pairs]
         return found
 
