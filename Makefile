@@ -10,7 +10,7 @@ PYTEST := $(BIN)/python -m pytest -q -n $(or $(PROCESSES),2) --dist worksteal
 unexport PYTHONDONTWRITEBYTECODE
 export PYTHONPYCACHEPREFIX := $(CURDIR)/$(VENV)/pycache
 
-.PHONY: setup demo quick test check fmt-check fmt lint types layers generated matrix soak sim bench bench-smoke bench-attributes serve lock clean
+.PHONY: setup demo quick test check fmt-check fmt lint types layers generated matrix soak sim bench bench-smoke bench-attributes bench-tables serve lock clean
 
 setup: $(STAMP)  ## the environment with everything the recipes below need
 
@@ -66,6 +66,9 @@ serve: setup  ## a durable standalone server on the default ports, data in ./hea
 
 bench: setup  ## every benchmark at its real size, each beside its floor (results: docs/benchmarks.md)
 	$(BIN)/python -m benchmarks.run
+
+bench-tables: setup  ## tables of a million keys: puts, gets, the start after a kill, space
+	$(BIN)/python -m benchmarks.tables
 
 bench-smoke: setup  ## every benchmark at its smallest size: do they still run?
 	$(BIN)/python -m benchmarks.run --smoke

@@ -19,6 +19,7 @@ BENCHMARKS = (
     "benchmarks.inactive",
     "benchmarks.attributes",
     "benchmarks.extended_attributes",
+    "benchmarks.tables",
     "benchmarks.memory",
     "benchmarks.endurance",
     "benchmarks.flushes",
