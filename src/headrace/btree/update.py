@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 from array import array
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -39,6 +40,9 @@ if TYPE_CHECKING:  # loads numpy
 
 _CHILDREN_MIN: Final = 2
 
+Note = bytes | Callable[["array[int]"], bytes]
+"""Bytes of the owner, or what returns them for the value that each key had before."""
+
 
 @dataclass(frozen=True, slots=True)
 class TreeWrite:
@@ -60,7 +64,7 @@ def update(
     keys: Buffer,
     values: array[int],
     *,
-    note: bytes,
+    note: Note,
     policy: CompactionPolicy,
     page_bytes_max: int = PAGE_BYTES_MAX,
 ) -> Fetch[TreeWrite]:
@@ -70,7 +74,7 @@ def update(
         root: state that is changed.
         keys: ascending, none twice.
         values: one for each key.
-        note: bytes of the owner, up to 128, that become those of the root.
+        note: up to 128 bytes, that become those of the root.
         policy: what is moved besides, so that the log can be truncated.
         page_bytes_max: size of a page; smaller ones are for tests.
 
@@ -84,14 +88,12 @@ def update(
     return (yield from _Update(root, keys, values, policy, page_bytes_max).run(note))
 
 
-def _check_batch(keys: bytes, values: array[int], note: bytes, key_bytes: int, page_bytes_max: int) -> None:
+def _check_batch(keys: bytes, values: array[int], note: Note, key_bytes: int, page_bytes_max: int) -> None:
     count = count_keys(keys, key_bytes)
     if len(values) != count or values.typecode != "q":
         raise InvalidArgumentError(f"{len(values)} values for {count} keys")
-    if len(note) > NOTE_BYTES_MAX:
-        raise InvalidArgumentError(
-            f"a note of {len(note)} bytes is longer than the limit of {NOTE_BYTES_MAX}"
-        )
+    if not callable(note):
+        _check_note(note)
     if page_bytes_max > PAGE_BYTES_MAX or entries_max(INDEX, key_bytes, page_bytes_max) < _CHILDREN_MIN:
         raise InvalidArgumentError(f"pages of {page_bytes_max} bytes for keys of {key_bytes} bytes")
     if count >= MANY:
@@ -103,6 +105,13 @@ def _check_batch(keys: bytes, values: array[int], note: bytes, key_bytes: int, p
         ascending = each == sorted(set(each))
     if not ascending:
         raise InvalidArgumentError("the keys of a batch are not ascending, or one of them comes twice")
+
+
+def _check_note(note: bytes) -> None:
+    if len(note) > NOTE_BYTES_MAX:
+        raise InvalidArgumentError(
+            f"a note of {len(note)} bytes is longer than the limit of {NOTE_BYTES_MAX}"
+        )
 
 
 class _Update:
@@ -126,7 +135,7 @@ class _Update:
         self._entries = root.entries
         self._replaced: list[PageRef] = []
 
-    def run(self, note: bytes) -> Fetch[TreeWrite]:
+    def run(self, note: Note) -> Fetch[TreeWrite]:
         if self._root.page is None:
             pages = self._write_first_leaves()
             self._height = 1
@@ -180,7 +189,13 @@ class _Update:
         self._entries += (len(merged) - len(page)) // (key_bytes + VALUE_BYTES)
         return merged
 
-    def _finish(self, top: NewPage | None, note: bytes) -> TreeWrite:
+    def _finish(self, top: NewPage | None, note: Note) -> TreeWrite:
+        previous = array("q", bytes(self._previous))
+        if sys.byteorder == "little":
+            previous.byteswap()
+        if callable(note):
+            note = note(previous)
+            _check_note(note)
         former, pages = self._root, self._writer.pages
         end = self._writer.end + FOOTER_BYTES
         freed = sum([length for _, length in self._replaced])
@@ -197,9 +212,6 @@ class _Update:
         )
         data: list[Buffer] = [page for _, page in pages]
         data.append(encode_footer(root))
-        previous = array("q", bytes(self._previous))
-        if sys.byteorder == "little":
-            previous.byteswap()
         replaced = [offset for offset, _ in self._replaced]
         return TreeWrite(data, end - former.end, root, previous, pages, replaced)
 

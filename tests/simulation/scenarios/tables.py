@@ -117,10 +117,13 @@ class Upheaval:
         self.entropy = entropy
         self.moments = {name: TableMoments() for name in _NAMES}
         self.access = QueuedSegmentAccess(self._on_durable)
-        self.access.append_bytes_max = choose(entropy, (1 << 20, 1 << 20, 60))
+        self.access.append_bytes_max = choose(entropy, (1 << 20, 1 << 20, 40))
+        page_bytes_max = choose(entropy, (1, 60))
+        compaction_bytes_max = choose(entropy, (25, 50, 70, 120))
         self.config = TablesConfig(
-            page_bytes_max=choose(entropy, (1, 60)),
-            compaction_bytes_max=choose(entropy, (25, 50, 70, 120)),
+            page_bytes_max=page_bytes_max,
+            compaction_bytes_max=compaction_bytes_max,
+            compaction_append_bytes=compaction_bytes_max // 2,
             utilization_percent_min=_UTILIZATION_PERCENT,
             index_bytes_max=choose(entropy, (0, 1_000_000)),
             unindexed=UnindexedConfig(

@@ -87,13 +87,18 @@ class MemoryIndex:
         keys = sorted(key for key in root.tree if first <= key <= last)[:count_max]
         return MemoryRange(b"".join(keys), array("q", [root.tree[key] for key in keys]))
 
-    async def update(self, keys: bytes, values: array[int], note: bytes = b"") -> array[int]:
+    async def update(
+        self, keys: bytes, values: array[int], note: bytes | Callable[[array[int]], bytes] = b""
+    ) -> array[int]:
         names = self._split(keys)
         assert all(a < b for a, b in pairwise(names))
         assert len(names) == len(values) <= max(1, self.keys_at_once)
         root = await self.open()
         if self._segment.deleted:
             raise NoSuchSegmentError(self._segment.name)
+
+        before = array("q", [root.tree.get(key, INT64_MIN) for key in names])
+        noted = note(before) if callable(note) else note
 
         def write() -> None:
             assert self._stored.root is root, "two write at once"
@@ -103,7 +108,7 @@ class MemoryIndex:
                     tree.pop(key, None)
                 else:
                     tree[key] = value
-            self._stored.root = MemoryRoot(tree, note)
+            self._stored.root = MemoryRoot(tree, noted)
 
         try:
             await self._owner.write(write)
@@ -111,7 +116,7 @@ class MemoryIndex:
             self.root = None
             raise
         self.root = self._stored.root
-        return array("q", [root.tree.get(key, INT64_MIN) for key in names])
+        return before
 
     def _split(self, keys: bytes) -> list[bytes]:
         assert len(keys) % self.key_bytes == 0

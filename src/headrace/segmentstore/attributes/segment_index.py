@@ -18,7 +18,7 @@ from headrace.btree.compaction import CompactionPolicy
 from headrace.btree.footer_format import FOOTER_BYTES, TreeRoot, decode_footer, empty_root
 from headrace.btree.lookup import Entries, lookup, read_range
 from headrace.btree.page_format import Buffer, Fetch, PageRef, is_index_page, verify_page
-from headrace.btree.update import TreeWrite, update
+from headrace.btree.update import Note, TreeWrite, update
 from headrace.errors import (
     DataCorruptionError,
     HeadraceError,
@@ -242,7 +242,7 @@ class SegmentIndex:
 
     # -------------------------------------------------------------------------------------- writing
 
-    async def update(self, keys: bytes, values: array[int], note: bytes = b"") -> array[int]:
+    async def update(self, keys: bytes, values: array[int], note: Note = b"") -> array[int]:
         """Set values, or remove keys whose value is ABSENT; return the values before.
 
         The note is stored with the root that has all of them. A large update is several writes: after a
@@ -251,7 +251,8 @@ class SegmentIndex:
         Args:
             keys: sorted, each once, one after another.
             values: one for each key.
-            note: of the owner, at most NOTE_BYTES_MAX bytes.
+            note: of the owner, at most NOTE_BYTES_MAX bytes, or a function that returns it for the values
+                before.
 
         Raises:
             NoSuchSegmentError: the index was deleted.
@@ -267,14 +268,17 @@ class SegmentIndex:
                 root = await self.open()
                 end = min(len(values), done + self.keys_at_once)
                 is_last = end == len(values)
+                some_note = note if is_last else root.note
+                if callable(some_note):
+                    some_note = partial(_note_of, some_note, previous)
                 previous += await self._update_some(
-                    keys[done * size : end * size], values[done:end], note if is_last else root.note
+                    keys[done * size : end * size], values[done:end], some_note
                 )
                 if is_last:
                     return previous
                 done = end
 
-    async def _update_some(self, keys: bytes, values: array[int], note: bytes) -> array[int]:
+    async def _update_some(self, keys: bytes, values: array[int], note: Note) -> array[int]:
         if self._closed:
             raise NoSuchSegmentError(self._name)
         storage = self._storage()
@@ -344,6 +348,11 @@ class SegmentIndex:
     def close(self) -> None:
         """Its segment was evicted. Pages in memory leave by themselves."""
         self._closed = True
+
+
+def _note_of(make: Callable[[array[int]], bytes], earlier: array[int], last: array[int]) -> bytes:
+    """Return the note for the values before a last write and the ``earlier`` ones."""
+    return make(earlier + last)
 
 
 def _as_damage(name: str, error: HeadraceError) -> HeadraceError:

@@ -7,11 +7,13 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from itertools import pairwise
+from typing import Final
 
 from headrace.errors import EventTooLargeError, HeadraceError, NoSuchSegmentError
+from headrace.runtime.loop_budget import LoopBudget
 from headrace.runtime.supervisor import Supervisor
 from headrace.segmentstore.contract import SegmentAccess
-from headrace.segmentstore.tables.compaction_plan import Candidate, CompactionRound, is_compaction_due
+from headrace.segmentstore.tables.compaction_plan import CompactionPiece, CompactionRound, is_compaction_due
 from headrace.segmentstore.tables.config import TablesConfig
 from headrace.segmentstore.tables.entry_format import encode_entries
 from headrace.segmentstore.tables.locations import pack_location
@@ -20,6 +22,9 @@ from headrace.segmentstore.tables.table_log import scan_log
 from headrace.segmentstore.tables.table_state import Batch
 
 _logger = logging.getLogger(__name__)
+
+_KEYS_AT_ONCE: Final = 1024
+"""Keys looked up, copied and accepted without a pause: some milliseconds."""
 
 
 class TableCompactor:
@@ -43,8 +48,8 @@ class TableCompactor:
         self._on_ended = on_ended
         self._supervisor = Supervisor("table compaction")
         self._closed = False
-        self._round_bytes = config.compaction_bytes_max
-        """What one round reads. The copies are one append: less, if the log has turned out to take less."""
+        self._piece_bytes = config.compaction_append_bytes
+        """Copies of one append: less, if the log has turned out to take less."""
         self.rounds = 0
         self.copied_bytes = 0
 
@@ -81,9 +86,9 @@ class TableCompactor:
                     if not await self._run_round(table):
                         break
                 except EventTooLargeError:
-                    if self._round_bytes == 1:  # that was a single entry
+                    if self._piece_bytes == 1:  # that was a single entry
                         raise
-                    self._round_bytes //= 2
+                    self._piece_bytes //= 2
         except NoSuchSegmentError:
             pass  # deleted meanwhile
         except HeadraceError as error:
@@ -96,38 +101,22 @@ class TableCompactor:
     async def _run_round(self, table: OpenTable) -> bool:
         """Return whether the log is shorter now."""
         segment, state = table.segment, table.state
-        part = CompactionRound(segment.accepted_start_offset, self._round_bytes)
+        part = CompactionRound(segment.accepted_start_offset, self._config.compaction_bytes_max)
+        budget = LoopBudget(_KEYS_AT_ONCE)
         async for entries, data in scan_log(self._access, segment, part.start, state.truncatable_end):
             puts = part.read(entries, data, table.tree_keys.of)
-            locations = await table.locate([put.tree_key for put in puts])
-            if locations is None:
-                return False
-            part.retain(puts, locations)
+            for begin in range(0, len(puts), _KEYS_AT_ONCE):
+                some = puts[begin : begin + _KEYS_AT_ONCE]
+                await budget.spend(len(some))
+                locations = await table.locate([put.tree_key for put in some])
+                if locations is None:
+                    return False
+                part.retain(some, locations, state.durable_end, self._piece_bytes)
             if part.is_full:
                 break
-        survivors = await self._find_survivors(table, part)
-        if survivors is None or (survivors and self._is_exceeded(table)):
-            return False
-        if survivors:
-            copies, starts = encode_entries([each.entry for each in survivors], copies=True)
-            tail = state.tail
-            offsets = [tail + start for start in starts]
-            batch = Batch(
-                tail,
-                tail + len(copies),
-                [each.tree_key for each in survivors],
-                [
-                    pack_location(offset, end - offset, copy=True)
-                    for offset, end in pairwise([*offsets, tail + len(copies)])
-                ],
-                {offset: each.entry.version for offset, each in zip(offsets, survivors, strict=True)},
-            )
-            if not await table.append(batch, copies):
+        for piece in part.pieces:
+            if not await self._move(table, piece):
                 return False
-            self.copied_bytes += len(copies)
-        elif not await table.wait_durable(state.tail):
-            # Updates in flight may supersede what was not copied: they must be durable before it goes.
-            return False
         end = min(part.end, state.truncatable_end)
         if table.retired or end <= part.start:
             return False
@@ -135,15 +124,40 @@ class TableCompactor:
         self.rounds += 1
         return True
 
-    async def _find_survivors(self, table: OpenTable, part: CompactionRound) -> list[Candidate] | None:
-        """Return what must move now, with nothing to be appended in front of it; None if the table was
-        retired.
-        """
-        keys = [each.tree_key for each in part.candidates]
+    async def _move(self, table: OpenTable, piece: CompactionPiece) -> bool:
+        """Append what must move of a piece; return whether all of it is durable elsewhere now."""
+        state = table.state
         while True:
-            await table.wait_batch_sent()
-            locations = None if table.retired else await table.locate(keys)
-            if locations is None or table.retired:
-                return None
-            if table.open_batch is None:
-                return part.survivors(table.state, locations)
+            await table.wait_batch_sent()  # nothing is to be appended in front of what is judged now
+            if table.retired:
+                return False
+            if not piece.is_outdated(state):
+                break
+            locations = await table.locate(piece.keys)
+            if locations is None:
+                return False
+            piece.renew(locations, state.durable_end)
+        survivors = piece.survivors(state)
+        if not survivors:
+            # Updates in flight may supersede what was not copied: they must be durable before it goes.
+            return await table.wait_durable(state.tail)
+        if self._is_exceeded(table):
+            return False
+        copies, starts = encode_entries([each.entry for each in survivors], copies=True)
+        tail = state.tail
+        offsets = [tail + start for start in starts]
+        batch = Batch(
+            tail,
+            tail + len(copies),
+            [each.tree_key for each in survivors],
+            [
+                pack_location(offset, end - offset, copy=True)
+                for offset, end in pairwise([*offsets, tail + len(copies)])
+            ],
+            {offset: each.entry.version for offset, each in zip(offsets, survivors, strict=True)},
+        )
+        # What is in front of it is durable when it is: also updates that supersede what was not copied.
+        if not await table.append(batch, copies):
+            return False
+        self.copied_bytes += len(copies)
+        return True

@@ -10,10 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import NamedTuple
 
 from headrace.model.tables import TableEntry
-from headrace.segmentstore.tables.entry_format import REMOVAL, LoggedEntry
+from headrace.segmentstore.tables.entry_format import ENTRY_HEADER_BYTES, REMOVAL, LoggedEntry
 from headrace.segmentstore.tables.locations import REMOVED, location_offset
 from headrace.segmentstore.tables.table_state import TableState
 
@@ -32,6 +33,42 @@ class Candidate(NamedTuple):
     tree_key: bytes
     entry: TableEntry
 
+    @property
+    def size_bytes(self) -> int:
+        """Of the entry as it is logged."""
+        return ENTRY_HEADER_BYTES + len(self.entry.key) + len(self.entry.value)
+
+
+@dataclass(slots=True)
+class CompactionPiece:
+    """Candidates that move in one append. Each was the newest durable entry of its key when the log was
+    durable up to ``known_end``.
+    """
+
+    known_end: int
+    candidates: list[Candidate]
+
+    @property
+    def keys(self) -> list[bytes]:
+        return [each.tree_key for each in self.candidates]
+
+    def is_outdated(self, state: TableState) -> bool:
+        """Whether what superseded a candidate may be in the index alone by now."""
+        return state.index_end > self.known_end
+
+    def renew(self, locations: Sequence[int], known_end: int) -> None:
+        """Retain the candidates that are still where the keys have these durable locations now."""
+        self.candidates = _find_newest(self.candidates, locations)
+        self.known_end = known_end
+
+    def survivors(self, state: TableState) -> list[Candidate]:
+        """Return the candidates that must move now, of a piece that is not outdated.
+
+        An entry that an update in flight supersedes does not move: the update is in the log before whatever
+        is appended now, so before the truncation too.
+        """
+        return [each for each in self.candidates if not state.is_superseded(each.tree_key, each.offset)]
+
 
 @dataclass(slots=True)
 class CompactionRound:
@@ -42,7 +79,7 @@ class CompactionRound:
     start: int
     bytes_max: int
     end: int = -1
-    candidates: list[Candidate] = field(default_factory=list)
+    pieces: list[CompactionPiece] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.end = self.start
@@ -65,22 +102,21 @@ class CompactionRound:
                 puts.append(Candidate(offset, tree_key_of(key), TableEntry(key, value, version)))
         return puts
 
-    def retain(self, puts: Sequence[Candidate], locations: Sequence[int]) -> None:
-        """Take those puts as candidates whose keys have these durable locations."""
-        self.candidates += _find_newest(puts, locations)
-
-    def survivors(self, state: TableState, locations: Sequence[int]) -> list[Candidate]:
-        """Return the candidates that must move now, in the order of their versions; ``locations`` are the
-        durable ones of all candidates now.
-
-        An entry that an update in flight supersedes does not move: the update is in the log before whatever
-        is appended now, so before the truncation too.
+    def retain(
+        self, puts: Sequence[Candidate], locations: Sequence[int], known_end: int, bytes_max: int
+    ) -> None:
+        """Take those puts as candidates whose keys have these locations, in a log that is durable up to
+        ``known_end``: in pieces of at most so many bytes, but one entry, each in the order of versions.
         """
-        alive = [
-            each for each in _find_newest(self.candidates, locations) if not state.is_touched(each.tree_key)
-        ]
-        alive.sort(key=lambda each: each.entry.version)
-        return alive
+        candidates = _find_newest(puts, locations)
+        candidates.sort(key=attrgetter("entry.version"))
+        size = bytes_max + 1
+        for each in candidates:
+            size += each.size_bytes
+            if size > bytes_max:
+                self.pieces.append(CompactionPiece(known_end, []))
+                size = each.size_bytes
+            self.pieces[-1].candidates.append(each)
 
 
 def _find_newest(puts: Sequence[Candidate], locations: Sequence[int]) -> list[Candidate]:

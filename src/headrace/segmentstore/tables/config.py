@@ -71,6 +71,11 @@ class TablesConfig:
         simulate=(50, 2 * KIB),
         help="How much of a log one round reads, and the least number of dead bytes it starts for.",
     )
+    compaction_append_bytes: int = internal(
+        256 * KIB,
+        simulate=(50, 2 * KIB),
+        help="How many bytes of copies a round appends together, unless one entry alone is larger.",
+    )
     utilization_percent_min: int = internal(
         75,
         simulate=(50, 90),

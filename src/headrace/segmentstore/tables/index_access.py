@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from array import array
+from collections.abc import Callable
 from typing import Protocol
 
 from headrace.segmentstore.state.segment_state import SegmentState
@@ -59,9 +60,12 @@ class TableIndex(Protocol):
     async def read_range(self, first: bytes, last: bytes, count_max: int) -> IndexRange:
         """Return up to ``count_max`` entries, bounds included. Raises as :meth:`lookup`."""
 
-    async def update(self, keys: bytes, values: array[int], note: bytes = b"") -> array[int]:
-        """Set values of sorted keys, or delete those whose value is ABSENT, together with the note; durable
-        when it returns. After an error the root is what it was, or None.
+    async def update(
+        self, keys: bytes, values: array[int], note: bytes | Callable[[array[int]], bytes] = b""
+    ) -> array[int]:
+        """Set values of sorted keys, or delete those whose value is ABSENT, together with the note or what it
+        returns for the values before; durable when it returns those. After an error the root is what it was,
+        or None.
         """
 
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from array import array
+from functools import partial
 from typing import Final
 
+from headrace.runtime.loop_budget import LoopBudget
 from headrace.segmentstore.tables.index_access import TableIndex
 from headrace.segmentstore.tables.index_note import IndexNote, decode_note, encode_note
 from headrace.segmentstore.tables.locations import ABSENT, REMOVED, sum_bytes
@@ -14,6 +16,9 @@ _STEP_KEYS: Final = 2048
 """Keys of one durable write: neighbours, so that many steps change few pages more than one would, and none
 keeps the loop for long.
 """
+
+_SORTED_AT_ONCE: Final = 4096
+"""Keys sorted without a pause."""
 
 
 async def write_index(
@@ -32,17 +37,17 @@ async def write_index(
     root = await index.open()
     note = decode_note(root.note, segment) or IndexNote(begin, 0)
     live_bytes = note.live_bytes
-    keys, locations = entries.sorted_items()
+    keys = await _sort(list(entries.locations))
+    locations = entries.locations
     size = index.key_bytes
     done = 0
     while True:
         step = min(_STEP_KEYS, index.keys_at_once)
         some = keys[done : done + step]
         wanted = b"".join(some)
-        before = await index.lookup(wanted)
-        values = array("q", locations[done : done + step])
-        live_bytes += sum_bytes(values) - sum_bytes(before)
+        values = array("q", map(locations.__getitem__, some))
         if REMOVED in values:
+            before = await index.lookup(wanted)
             # A page need not be written to remove what it does not have.
             pairs = [
                 (key, ABSENT if value == REMOVED else value)
@@ -56,6 +61,23 @@ async def write_index(
         is_last = done >= len(keys)
         index_end = end if is_last else note.index_end
         if values or is_last:
-            await index.update(wanted, values, encode_note(IndexNote(index_end, live_bytes)))
+            added = live_bytes + sum_bytes(values)
+            before = await index.update(wanted, values, partial(_note, index_end, added))
+            live_bytes = added - sum_bytes(before)
         if is_last:
             return
+
+
+async def _sort(keys: list[bytes]) -> list[bytes]:
+    """Return keys in ascending order. Yields to the loop between parts; the last pass merges these."""
+    budget = LoopBudget(_SORTED_AT_ONCE)
+    ordered: list[bytes] = []
+    for begin in range(0, len(keys), _SORTED_AT_ONCE):
+        await budget.spend(_SORTED_AT_ONCE)
+        ordered += sorted(keys[begin : begin + _SORTED_AT_ONCE])
+    ordered.sort()
+    return ordered
+
+
+def _note(index_end: int, added_bytes: int, before: array[int]) -> bytes:
+    return encode_note(IndexNote(index_end, added_bytes - sum_bytes(before)))

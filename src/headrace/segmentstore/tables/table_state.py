@@ -165,7 +165,12 @@ class TableState:
 
     def unindexed_bytes(self, start_offset: int) -> int:
         """Return how much of the log, which begins at ``start_offset``, is not in the index."""
-        return self.durable_end - max((self.note or _NOTHING).index_end, start_offset)
+        return self.durable_end - max(self.index_end, start_offset)
+
+    @property
+    def index_end(self) -> int:
+        """Every entry of the log from here on is in memory."""
+        return (self.note or _NOTHING).index_end
 
     @property
     def truncatable_end(self) -> int:
@@ -238,6 +243,15 @@ class TableState:
         for place, value in zip(places, values, strict=False):
             found[place] = REMOVED if value == ABSENT else value
         return found
+
+    def is_superseded(self, key: bytes, offset: int) -> bool:
+        """Whether memory has another entry of ``key`` than that at ``offset``, updates in flight included."""
+        if key in self._accepted:
+            return True
+        location = self.unindexed.locations.get(key)
+        if location is None and self.frozen is not None:
+            location = self.frozen.locations.get(key)
+        return location is not None and location_offset(location) != offset
 
     def is_touched(self, key: bytes) -> bool:
         """Whether an update of ``key`` is in flight."""

@@ -88,13 +88,6 @@ class UnindexedEntries:
             added.clear()
         return order
 
-    # ---- for the index
-
-    def sorted_items(self) -> tuple[list[bytes], list[int]]:
-        """Return all keys in ascending order, and their locations."""
-        keys = sorted(self.locations)
-        return keys, list(map(self.locations.__getitem__, keys))
-
     def check(self) -> None:
         """Assert that the sums are right. Touches every key."""
         locations = self.locations

@@ -141,6 +141,13 @@ async def test_a_large_update_of_a_large_index_is_several_writes_and_the_last_ha
     assert (root.entries, root.note) == (20, b"all")
 
 
+async def test_a_note_may_depend_on_all_values_before_the_update():
+    bench = Bench(AttributesConfig(update_keys_max=7))
+    await bench.put({each: each for each in range(1, 21)})
+    await bench.put(dict.fromkeys(range(21), 0), lambda before: b"%d" % sum(before[1:]))
+    assert (await bench.index.open()).note == b"%d" % sum(range(21))
+
+
 async def test_a_deleted_index_is_gone_and_takes_no_more():
     bench = Bench()
     await bench.put({1: 10})

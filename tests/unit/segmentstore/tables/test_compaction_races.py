@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 
 from headrace.model.tables import TableEntry
-from headrace.segmentstore.tables.config import TablesConfig
+from headrace.segmentstore.tables.config import TablesConfig, UnindexedConfig
+from headrace.segmentstore.tables.table_log import SCAN_BYTES
 from tests.simulation.worlds.segment_access import MemorySegmentAccess
 from tests.simulation.worlds.tables import tables_on
 from tests.unit.segmentstore.tables.test_tables import T, entry, start, turns
@@ -65,3 +66,37 @@ async def test_compaction_goes_on_while_the_log_lets_every_update_wait():
     assert await tables.table_get(T, [b"busy"])
     await tables.close()
     assert left < 10 * (64 + len(b"busy") + 17)
+
+
+async def test_compaction_does_not_move_what_an_index_round_has_replaced_meanwhile():
+    """What superseded a candidate has left memory for the index before the candidate is moved."""
+    access = MemorySegmentAccess()
+    config = TablesConfig(compaction_bytes_max=2 * SCAN_BYTES, unindexed=UnindexedConfig(entries_max=1))
+    tables = tables_on(access, config)
+    await tables.create_table(T)
+    read, is_held, held = access.read, asyncio.Event(), asyncio.Event()
+
+    async def read_later(segment, offset, *arguments, **options):
+        if offset == SCAN_BYTES:
+            is_held.set()
+            await held.wait()
+        return await read(segment, offset, *arguments, **options)
+
+    access.read = read_later
+    half = SCAN_BYTES // 2
+    await tables.table_update(T, [entry("replaced", b"old".ljust(half))])
+    number = 0
+    while not is_held.is_set():  # by the second step of a compaction, whose first one has found "replaced"
+        await tables.table_update(T, [entry("busy", b"%d" % number + bytes(half))])
+        await turns()
+        number += 1
+    rounds = tables.statistics().index_rounds
+    await tables.table_update(T, [entry("replaced", b"new")])
+    await turns()
+    assert tables.statistics().index_rounds > rounds
+    held.set()
+    await turns()
+    statistics = tables.statistics()
+    assert statistics.compaction_rounds > 0
+    assert [each.value for each in await tables.table_get(T, [b"replaced"])] == [b"new"]
+    await tables.close()

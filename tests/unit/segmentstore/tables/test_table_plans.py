@@ -14,6 +14,7 @@ from headrace.segmentstore.tables.entry_format import (
     encode_entries,
     encode_removals,
 )
+from headrace.segmentstore.tables.index_note import IndexNote, encode_note
 from headrace.segmentstore.tables.locations import REMOVED, pack_location
 from headrace.segmentstore.tables.log_replay import replay_entries
 from headrace.segmentstore.tables.table_log import GAP_BYTES_MAX, SPAN_BYTES_MAX, plan_spans
@@ -71,12 +72,11 @@ def read(part: CompactionRound, log: bytes, state: TableState) -> None:
     puts = part.read(
         decode_entries(log[part.start :], part.start, "t")[0], log[part.start :], lambda key: key
     )
-    part.retain(puts, [state.find_durable(put.tree_key) for put in puts])
+    part.retain(puts, [state.find_durable(put.tree_key) for put in puts], state.durable_end, 10_000)
 
 
 def survivors(part: CompactionRound, state: TableState) -> list[tuple[bytes, bytes, int]]:
-    locations = [state.find_durable(each.tree_key) for each in part.candidates]
-    found = [each.entry for each in part.survivors(state, locations)]
+    found = [each.entry for piece in part.pieces for each in piece.survivors(state)]
     return [(entry.key, entry.value, entry.version) for entry in found]
 
 
@@ -113,6 +113,31 @@ def test_survivors_come_in_the_order_of_their_versions_even_if_they_were_copied_
     part = CompactionRound(18, 10_000)
     read(part, log, state)
     assert survivors(part, state) == [(b"x", b"", 0), (b"y", b"", 18)]
+
+
+def test_candidates_move_in_pieces_of_so_many_bytes_and_of_one_entry_at_least():
+    entries = [TableEntry(b"a", bytes(10)), TableEntry(b"b", bytes(10)), TableEntry(b"c", bytes(90))]
+    log = encode_entries(entries)[0]
+    state = state_of(log)
+    part = CompactionRound(0, 10_000)
+    puts = part.read(decode_entries(log, 0, "t")[0], log, lambda key: key)
+    part.retain(puts, [state.find_durable(put.tree_key) for put in puts], len(log), bytes_max=56)
+    assert [piece.keys for piece in part.pieces] == [[b"a", b"b"], [b"c"]]
+
+
+def test_a_piece_is_outdated_once_the_index_has_what_was_not_durable_when_it_was_made():
+    log = encode_entries([TableEntry(b"a", b"1"), TableEntry(b"b", b"1")])[0]
+    state = state_of(log)
+    part = CompactionRound(0, 1000)
+    read(part, log, state)
+    [piece] = part.pieces
+    state.index.root = MemoryRoot({}, encode_note(IndexNote(len(log), 0)))
+    assert not piece.is_outdated(state), "all of that was known"
+    state.index.root = MemoryRoot({}, encode_note(IndexNote(len(log) + 19, 0)))
+    assert piece.is_outdated(state)
+    piece.renew([pack_location(0, 19), pack_location(len(log), 19)], len(log) + 19)
+    assert not piece.is_outdated(state)
+    assert piece.keys == [b"a"]
 
 
 def walk(
