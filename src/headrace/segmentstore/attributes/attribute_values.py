@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from contextlib import asynccontextmanager
 
-from headrace.errors import CorruptionError, NoSuchSegmentError, ThrottledError
+from headrace.errors import NoSuchSegmentError, ThrottledError
 from headrace.segmentstore.attributes.config import AttributesConfig
 from headrace.segmentstore.attributes.segment_indexes import SegmentIndexes
 from headrace.segmentstore.state.segment_state import SegmentState
@@ -19,7 +19,6 @@ class AttributeValues:
 
     Args:
         on_grown: called with a segment that may have too many values in memory.
-        judge: returns the error to raise for one that looks like damage.
     """
 
     def __init__(
@@ -27,12 +26,10 @@ class AttributeValues:
         indexes: SegmentIndexes,
         config: AttributesConfig,
         on_grown: Callable[[SegmentState], None],
-        judge: Callable[[CorruptionError], Awaitable[BaseException]],
     ) -> None:
         self._indexes = indexes
         self._config = config
         self._on_grown = on_grown
-        self._judge = judge
         self._added = 0
         self.loaded = 0
 
@@ -82,8 +79,6 @@ class AttributeValues:
         except NoSuchSegmentError:
             if not _is_gone(segment):
                 raise
-        except CorruptionError as error:
-            raise await self._judge(error) from error
         else:
             if not _is_gone(segment):
                 segment.attributes.fill(missing, values)

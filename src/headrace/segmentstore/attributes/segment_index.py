@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from array import array
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Final, Protocol, TypeVar
 
@@ -20,6 +20,7 @@ from headrace.btree.lookup import Entries, lookup, read_range
 from headrace.btree.page_format import Buffer, Fetch, PageRef, is_index_page, verify_page
 from headrace.btree.update import Note, TreeWrite, update
 from headrace.errors import (
+    CorruptionError,
     DataCorruptionError,
     HeadraceError,
     NoSuchSegmentError,
@@ -33,6 +34,9 @@ from headrace.storage.chunks.segment_info import StoredSegmentInfo
 _logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
+
+Judge = Callable[[CorruptionError], Awaitable[BaseException]]
+"""Returns the error to raise for one that looks like damage: to a former owner much does."""
 
 _ATTEMPTS: Final = 10
 """How often a read begins anew because updates have dropped its pages meanwhile."""
@@ -69,6 +73,10 @@ class IndexStorage(Protocol):
     async def delete(self, segment: str) -> None: ...
 
 
+async def _believe(error: CorruptionError) -> BaseException:
+    return error
+
+
 class SegmentIndex:
     """The index of one segment. Used on the container's loop. One update at a time; reads at any time."""
 
@@ -79,6 +87,7 @@ class SegmentIndex:
         storage: Callable[[], IndexStorage],
         pages: PageCache,
         config: AttributesConfig,
+        judge: Judge = _believe,
     ) -> None:
         """``name``: of its segment in storage. ``storage`` raises ContainerOfflineError before it starts."""
         self.key_bytes = key_bytes
@@ -88,6 +97,7 @@ class SegmentIndex:
         self._storage = storage
         self._pages = pages
         self._config = config
+        self._judge = judge
         self._policy = CompactionPolicy(factor=config.space_factor)
         self._tree = pages.new_tree()
         self._updating = asyncio.Lock()
@@ -130,7 +140,7 @@ class SegmentIndex:
                 root = await self._read_root(end) if end else empty_root(self.key_bytes)
             except (SegmentTruncatedError, NoSuchSegmentError, DataCorruptionError) as error:
                 if self.root is None and self._storage().info(self._name) == info:  # it should be there
-                    raise _as_damage(self._name, error) from error
+                    raise await self._report(error) from error
                 continue  # an update has dropped it meanwhile
             now = self._storage().info(self._name)
             if self.root is None and end == (0 if now is None else now.length):
@@ -191,8 +201,14 @@ class SegmentIndex:
                 return await self._drive(plan(root))
             except (SegmentTruncatedError, NoSuchSegmentError, DataCorruptionError) as error:
                 if self.root is root:  # the page should be there
-                    raise _as_damage(self._name, error) from error
+                    raise await self._report(error) from error
         raise DataCorruptionError(f"index {self._name!r}: its pages are dropped while they are read")
+
+    async def _report(self, error: HeadraceError) -> BaseException:
+        """Return what a reader is told who misses a page that should be there."""
+        if isinstance(error, SegmentTruncatedError):
+            error = DataCorruptionError(f"index {self._name!r}: {error}")
+        return await self._judge(error) if isinstance(error, CorruptionError) else error
 
     async def _drive(self, plan: Fetch[T]) -> T:
         """Run a plan, fetching the pages it asks for."""
@@ -353,10 +369,3 @@ class SegmentIndex:
 def _note_of(make: Callable[[array[int]], bytes], earlier: array[int], last: array[int]) -> bytes:
     """Return the note for the values before a last write and the ``earlier`` ones."""
     return make(earlier + last)
-
-
-def _as_damage(name: str, error: HeadraceError) -> HeadraceError:
-    """Return what a reader is told who misses a page that should be there."""
-    if isinstance(error, SegmentTruncatedError):
-        return DataCorruptionError(f"index {name!r}: {error}")
-    return error

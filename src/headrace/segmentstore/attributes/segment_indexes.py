@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from headrace.segmentstore.attributes.config import AttributesConfig
 from headrace.segmentstore.attributes.page_cache import PageCache
-from headrace.segmentstore.attributes.segment_index import IndexStorage, SegmentIndex
+from headrace.segmentstore.attributes.segment_index import IndexStorage, Judge, SegmentIndex
 from headrace.segmentstore.state.segment_state import SegmentState
 
 ATTRIBUTE_ID_BYTES = 16
@@ -16,11 +16,16 @@ class SegmentIndexes:
     """Indexes by segment: at most one object for each, so that updates follow each other."""
 
     def __init__(
-        self, storage: Callable[[], IndexStorage], pages: PageCache, config: AttributesConfig
+        self,
+        storage: Callable[[], IndexStorage],
+        pages: PageCache,
+        config: AttributesConfig,
+        judge: Judge,
     ) -> None:
         self._storage = storage
         self._config = config
         self._pages = pages
+        self._judge = judge
         self._indexes: dict[int, SegmentIndex] = {}
 
     def __len__(self) -> int:
@@ -41,7 +46,7 @@ class SegmentIndexes:
         index = self._indexes.get(segment.segment_id)
         if index is None:
             index = SegmentIndex(
-                segment.index_storage_name, key_bytes, self._storage, self._pages, self._config
+                segment.index_storage_name, key_bytes, self._storage, self._pages, self._config, self._judge
             )
             self._indexes[segment.segment_id] = index
         return index

@@ -49,7 +49,9 @@ class SegmentContainer:
         self._clock = components.clock
         self._active_segments_max = config.eviction.active_segments_max
         self._state = ContainerState(container_id)
-        self._indexes = SegmentIndexes(self._running_storage, components.index_pages, config.attributes)
+        self._indexes = SegmentIndexes(
+            self._running_storage, components.index_pages, config.attributes, self._judge_read
+        )
         self._entropy = components.entropy
         self.tables = ContainerTables(self, self._indexes, components.entropy, config.tables)
         self._catalogue = SegmentCatalogue(container_id, self.tables)
@@ -164,6 +166,9 @@ class SegmentContainer:
         if storage is None:
             raise ContainerOfflineError("the container is still recovering")
         return storage
+
+    async def _judge_read(self, error: CorruptionError) -> BaseException:
+        return await self.tiers.judge_read(error)
 
     def _on_log_truncated(self) -> None:
         self.evictions.on_log_truncated()

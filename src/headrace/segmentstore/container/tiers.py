@@ -100,9 +100,7 @@ class ContainerTiers:
         )
         self._indexes = indexes
         self.index_writer = IndexWriter(state, indexes, config.attributes)
-        self.attribute_values = AttributeValues(
-            indexes, config.attributes, self.index_writer.on_grown, self._judge_read
-        )
+        self.attribute_values = AttributeValues(indexes, config.attributes, self.index_writer.on_grown)
         self._retired_segments = RetiredSegments(state, self.log, catalogue, indexes, config.storage_writer)
         self._verdict: asyncio.Task[None] | None = None
         """Judges the error that ended the ownership term, if it looks like damage."""
@@ -191,7 +189,7 @@ class ContainerTiers:
         self.log.processor.on_memory_freed()
         self._retired_segments.on_progress()
 
-    async def _judge_read(self, error: CorruptionError) -> BaseException:
+    async def judge_read(self, error: CorruptionError) -> BaseException:
         """Return the error to report for a read of storage; a container that was fenced ends."""
         judged = await self.term.judge(error)
         if isinstance(judged, FencedOutError):

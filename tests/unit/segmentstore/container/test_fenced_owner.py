@@ -22,6 +22,7 @@ from headrace.model.tables import TableEntry, TableKey
 from headrace.runtime.entropy import SeededEntropy
 from headrace.segmentstore.ingress.reply_mapping import question_of, reply_to
 from headrace.segmentstore.store import SegmentStore
+from headrace.segmentstore.tables.config import TablesConfig, UnindexedConfig
 from headrace.wal.memory import MemoryWal
 from headrace.wire import commands as c
 from tests.unit.segmentstore.container.container_bench import Bench, HeldWal, append, read_all, until
@@ -194,6 +195,24 @@ async def test_a_removal_is_not_acknowledged_by_who_cannot_know_the_key():
     assert await successor.tables.table_get(T, [KEY]) == [None]
     await former.stop()
     await successor.stop()
+
+
+async def test_an_index_of_a_table_that_a_successor_deleted_is_no_damage():
+    bench = bench_of_two()
+    unindexed = UnindexedConfig(entries_max=1)
+    bench.config = dataclasses.replace(bench.config, tables=TablesConfig(unindexed=unindexed))
+    bench.index_cache_bytes = 0
+    former = await bench.start()
+    await former.tables.create_table(T)
+    await former.tables.table_update(T, [TableEntry(KEY, b"value")])
+    await until(lambda: former.tables.statistics().index_rounds)
+    successor = await take_over(bench)
+    await collect_all(bench, "index")
+    with pytest.raises(FencedOutError):
+        await former.tables.table_get(T, [KEY])
+    assert not former.online
+    await former.stop()
+    await successor.close()
 
 
 async def test_a_merge_counts_as_made_before_only_for_who_can_know_that():
