@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from headrace.errors import DataCorruptionError, OffsetMismatchError, SegmentTruncatedError
+from headrace.runtime.loop_budget import LoopBudget
 from headrace.segmentstore.contract import SegmentAccess
 from headrace.segmentstore.state.segment_state import SegmentState
 from headrace.segmentstore.tables.entry_format import ENTRY_HEADER_BYTES, decode_version
@@ -20,6 +21,10 @@ from headrace.segmentstore.tables.update_batch import UpdateBatch
 
 _RANGE_MAX: Final = 4096
 """Keys of a range that are looked at together."""
+
+
+_COUNTED_AT_ONCE: Final = 1024
+"""Keys looked up before the coroutine yields to the loop: some milliseconds, if each is in another page."""
 
 
 class OpenTable:
@@ -283,19 +288,25 @@ class OpenTable:
         """Return start offset, end and number of keys of the log, of one moment during the call; None if the
         table was retired meanwhile. Raises as :meth:`learn`.
         """
+        budget = LoopBudget(_COUNTED_AT_ONCE)
         while True:
             with self.segment.held():
                 root = await self.index.open()
                 self.settle()
                 start, end = self.segment.start_offset, self.state.durable_end
                 keys, count = self._unindexed_keys()
-                values = None if root.page is None else await self.index.lookup(b"".join(keys))
+                if root.page is not None:
+                    count += root.entries
+                    for at in range(0, len(keys), _COUNTED_AT_ONCE):
+                        await budget.spend(_COUNTED_AT_ONCE)
+                        values = await self.index.lookup(b"".join(keys[at : at + _COUNTED_AT_ONCE]))
+                        count -= sum(value != ABSENT for value in values)
+                        if self.retired or self.index.root is not root:
+                            break
             if self.retired:
                 return None
-            if values is None:
-                return start, end, count
             if self.index.root is root:
-                return start, end, root.entries - sum(value != ABSENT for value in values) + count
+                return start, end, count
 
     def count_nowait(self) -> int | None:
         """Return the number of durable keys now, or None if that takes reading."""
@@ -308,10 +319,10 @@ class OpenTable:
         values = self.index.lookup_nowait(b"".join(keys))
         return None if values is None else root.entries - sum(value != ABSENT for value in values) + count
 
-    def _unindexed_keys(self) -> tuple[Iterable[bytes], int]:
+    def _unindexed_keys(self) -> tuple[list[bytes], int]:
         """Return all keys that the index does not tell about, and how many of them exist."""
         unindexed, frozen = self.state.unindexed, self.state.frozen
         if frozen is None:
             return list(unindexed.locations), unindexed.live_count
         locations = {**frozen.locations, **unindexed.locations}
-        return locations, sum(location != REMOVED for location in locations.values())
+        return list(locations), sum(location != REMOVED for location in locations.values())

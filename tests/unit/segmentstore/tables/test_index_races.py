@@ -159,3 +159,23 @@ async def test_a_log_of_dead_entries_alone_is_indexed_before_it_is_too_long():
     await tables.table_update(T, [entry("m", b"v")])
     assert await all_keys(tables) == [b"k", b"m"]
     await tables.close()
+
+
+async def test_others_get_their_turn_while_keys_that_the_index_lacks_are_counted():
+    access = MemorySegmentAccess()
+    tables = await filled(access, indexed(entries_max=10_000), 10_000)
+    access.indexes.is_cold = False
+    lookups = []
+    index = access.indexes.get(access.find_segment(T))
+    look_up = index.lookup
+
+    async def counting(keys):
+        lookups.append(len(keys) // 16)
+        return await look_up(keys)
+
+    index.lookup = counting
+    await tables.table_update(T, [entry(f"k{n}", b"w") for n in range(5_000, 14_000)])
+    assert (await tables.table_info(T)).entry_count == 14_000
+    assert sum(lookups) == 9_000
+    assert max(lookups) <= 1024
+    await tables.close()

@@ -108,7 +108,8 @@ async def test_a_removal_hides_the_index_before_during_and_after_the_round_that_
 
 
 async def test_what_was_looked_up_before_a_round_does_not_win_over_what_the_round_wrote(access):
-    tables = await filled(access, indexed())
+    tables = await filled(access, indexed(entries_max=3))
+    await tables.table_update(T, [entry("k9", b"again")])
     held = access.indexes.hold_reads = asyncio.Event()
     calls = [
         start(tables.table_get(T, [b"k1"])),
