@@ -245,13 +245,17 @@ class TableState:
         return found
 
     def is_superseded(self, key: bytes, offset: int) -> bool:
-        """Whether memory has another entry of ``key`` than that at ``offset``, updates in flight included."""
+        """Whether memory tells that ``key`` has another entry than that at ``offset``, or none, updates in
+        flight included.
+        """
         if key in self._accepted:
             return True
         location = self.unindexed.locations.get(key)
         if location is None and self.frozen is not None:
             location = self.frozen.locations.get(key)
-        return location is not None and location_offset(location) != offset
+        if location is None:
+            return offset >= self.index_end  # it was in memory: a removal need not be remembered there
+        return location_offset(location) != offset
 
     def is_touched(self, key: bytes) -> bool:
         """Whether an update of ``key`` is in flight."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from headrace.model.tables import TableEntry
+from headrace.model.tables import TableEntry, TableKey
 from headrace.segmentstore.tables.config import TablesConfig, UnindexedConfig
 from headrace.segmentstore.tables.table_log import SCAN_BYTES
 from tests.simulation.worlds.segment_access import MemorySegmentAccess
@@ -99,4 +99,35 @@ async def test_compaction_does_not_move_what_an_index_round_has_replaced_meanwhi
     statistics = tables.statistics()
     assert statistics.compaction_rounds > 0
     assert [each.value for each in await tables.table_get(T, [b"replaced"])] == [b"new"]
+    await tables.close()
+
+
+async def test_compaction_does_not_bring_back_what_was_removed_meanwhile():
+    """Without an index nothing in memory remembers the removal of a key."""
+    access = MemorySegmentAccess()
+    tables = tables_on(access, TablesConfig(compaction_bytes_max=2 * SCAN_BYTES))
+    await tables.create_table(T)
+    read, is_held, held = access.read, asyncio.Event(), asyncio.Event()
+
+    async def read_later(segment, offset, *arguments, **options):
+        if offset == SCAN_BYTES:
+            is_held.set()
+            await held.wait()
+        return await read(segment, offset, *arguments, **options)
+
+    access.read = read_later
+    half = SCAN_BYTES // 2
+    await tables.table_update(T, [entry("removed", b"old".ljust(half))])
+    number = 0
+    while not is_held.is_set():  # by the second step of a compaction, whose first one has found "removed"
+        await tables.table_update(T, [entry("busy", b"%d" % number + bytes(half))])
+        await turns()
+        number += 1
+    assert tables.statistics().index_rounds == 0
+    await tables.table_remove(T, [TableKey(b"removed")])
+    held.set()
+    await turns()
+    assert tables.statistics().compaction_rounds > 0
+    assert await tables.table_get(T, [b"removed"]) == [None]
+    assert (await tables.table_info(T)).entry_count == 1
     await tables.close()
