@@ -244,7 +244,6 @@ def measure_table(server: BenchServer, table: Table, updates: int, requests: int
     measure(server, "get", requests, lambda: table.get(wire, dice))
     measure(server, "get again", requests, lambda: table.get(wire, dice))
     measure(server, "put", requests, lambda: table.put(wire, dice))
-    server.wait_idle()
     wire.close()
     server.kill()
     server.start(timeout_s=600)

@@ -10,6 +10,12 @@ from headrace.runtime.settings import internal, tunable
 
 _EXCEEDED_TIMES: Final = 4
 
+_SCALE_MAX: Final = 8
+"""How much larger the rounds of large tables are, at most."""
+
+_ROUND_SHARE: Final = 64
+"""Rounds are larger for tables of which one part in so many is more than the least round."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnindexedConfig:
@@ -18,14 +24,13 @@ class UnindexedConfig:
     entries_max: int = internal(
         16 * KIB,
         simulate=(1, 4, 100),
-        help="Keys of one table for which an index round starts; updates wait while there are four times as "
-        "many.",
+        help="Keys of one table for which an index round starts, eight times as many if it has millions; "
+        "updates wait while there are four times as many, or sixteen times.",
     )
     bytes_max: int = internal(
         8 * MIB,
         simulate=(1, 200, 64 * KIB),
-        help="Bytes of its log for which an index round starts; updates wait while there are four times as "
-        "many.",
+        help="Bytes of its log for which an index round starts, and updates wait, likewise.",
     )
     wait_s: float = internal(
         5.0,
@@ -38,13 +43,23 @@ class UnindexedConfig:
         help="Pause before a failed index round is tried again.",
     )
 
-    def is_due(self, count: int, size_bytes: int) -> bool:
-        """Whether an index round is due with so many keys and bytes of the log."""
-        return count >= self.entries_max or size_bytes >= self.bytes_max
+    def is_due(self, count: int, size_bytes: int, indexed: int) -> bool:
+        """Whether an index round is due with so many keys and bytes of the log, and ``indexed`` keys in the
+        index.
 
-    def is_exceeded(self, count: int, size_bytes: int) -> bool:
+        A round writes most pages of an index anew, unless they are far more than its keys: those of large
+        tables have more keys, so that less is written for each.
+        """
+        scale = self._scale(indexed)
+        return count >= scale * self.entries_max or size_bytes >= scale * self.bytes_max
+
+    def is_exceeded(self, count: int, size_bytes: int, indexed: int) -> bool:
         """Whether the table takes no more updates."""
-        return count >= _EXCEEDED_TIMES * self.entries_max or size_bytes >= _EXCEEDED_TIMES * self.bytes_max
+        times = max(_EXCEEDED_TIMES, 2 * self._scale(indexed))
+        return count >= times * self.entries_max or size_bytes >= times * self.bytes_max
+
+    def _scale(self, indexed: int) -> int:
+        return max(1, min(_SCALE_MAX, indexed // (_ROUND_SHARE * self.entries_max)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -36,10 +36,11 @@ class TableIndexer:
     def start_if_due(self, table: OpenTable) -> None:
         """Begin to index ``table`` if there is enough. Never waits."""
         state, bounds = table.state, self._config.unindexed
-        if not bounds.is_due(len(state.unindexed), table.log_bytes):
+        indexed = state.indexed_count
+        if not bounds.is_due(len(state.unindexed), table.log_bytes, indexed):
             return
         start_offset = table.segment.accepted_start_offset
-        if bounds.is_due(len(state.unindexed), state.unindexed_bytes(start_offset)):
+        if bounds.is_due(len(state.unindexed), state.unindexed_bytes(start_offset), indexed):
             self._start(table)
 
     def relieve(self, tables: Iterable[OpenTable]) -> None:
@@ -51,9 +52,9 @@ class TableIndexer:
     def is_exceeded(self, table: OpenTable) -> bool:
         """Whether updates of ``table`` have to wait."""
         state, bounds = table.state, self._config.unindexed
-        count = state.unindexed_count
-        return bounds.is_exceeded(count, table.log_bytes) and bounds.is_exceeded(
-            count, state.unindexed_bytes(table.segment.accepted_start_offset)
+        count, indexed = state.unindexed_count, state.indexed_count
+        return bounds.is_exceeded(count, table.log_bytes, indexed) and bounds.is_exceeded(
+            count, state.unindexed_bytes(table.segment.accepted_start_offset), indexed
         )
 
     async def wait_capacity(self, table: OpenTable) -> None:

@@ -214,7 +214,8 @@ class OpenTables:
                 remember = root is None or root.page is not None
                 replay_entries(entries, unindexed, tree_keys, segment.name, remember=remember)
                 at = entries[-1][1]
-                if self._config.unindexed.is_exceeded(len(unindexed), at - indexed_end) and (
+                indexed = 0 if root is None else root.entries
+                if self._config.unindexed.is_exceeded(len(unindexed), at - indexed_end, indexed) and (
                     unindexed or root is None or root.note
                 ):
                     try:

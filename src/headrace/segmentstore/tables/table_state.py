@@ -144,6 +144,12 @@ class TableState:
         return len(self.unindexed) + (0 if self.frozen is None else len(self.frozen))
 
     @property
+    def indexed_count(self) -> int:
+        """How many keys the index has, as far as that is known."""
+        root = self.index.root
+        return 0 if root is None else root.entries
+
+    @property
     def memory_bytes(self) -> int:
         """An estimate."""
         return self.unindexed_count * (ENTRY_OVERHEAD_BYTES + self.index.key_bytes)

@@ -8,6 +8,7 @@ from headrace.errors import AnswerTooLargeError
 from headrace.model.tables import TableEntry
 from headrace.segmentstore.state.segment_state import SegmentState
 from headrace.segmentstore.tables.compaction_plan import CompactionRound, is_compaction_due
+from headrace.segmentstore.tables.config import UnindexedConfig
 from headrace.segmentstore.tables.delta_plan import DeltaWalk
 from headrace.segmentstore.tables.entry_format import (
     decode_entries,
@@ -57,6 +58,20 @@ def test_a_log_is_compacted_when_its_dead_bytes_are_many_both_in_number_and_in_s
     log_bytes, live_bytes, due
 ):
     assert is_compaction_due(log_bytes, live_bytes, dead_bytes_min=100, utilization_percent_min=75) is due
+
+
+@pytest.mark.parametrize(
+    ("indexed", "due_at", "exceeded_at"),
+    [(0, 10, 40), (1279, 10, 40), (1280, 20, 40), (1920, 30, 60), (6400, 80, 160), (1 << 40, 80, 160)],
+)
+def test_index_rounds_grow_with_the_table_up_to_a_bound(indexed, due_at, exceeded_at):
+    bounds = UnindexedConfig(entries_max=10, bytes_max=1000)
+    assert bounds.is_due(due_at, 0, indexed)
+    assert bounds.is_due(0, due_at * 100, indexed)
+    assert not bounds.is_due(due_at - 1, due_at * 100 - 1, indexed)
+    assert bounds.is_exceeded(exceeded_at, 0, indexed)
+    assert bounds.is_exceeded(0, exceeded_at * 100, indexed)
+    assert not bounds.is_exceeded(exceeded_at - 1, exceeded_at * 100 - 1, indexed)
 
 
 def state_of(log: bytes) -> TableState:
