@@ -167,6 +167,7 @@ def test_what_was_read_of_a_former_root_does_not_count():
     learned = Learned(state.index.root, dict(TREE))
     state.index.root = MemoryRoot({b"tree": pack_location(70, 1)})
     assert state.find_durable(b"tree", learned) == UNKNOWN
+    assert state.find_all_durable([b"tree"], learned) == [UNKNOWN]
     state.index.root = None
     assert state.find_all_durable([b"tree"], learned) == [UNKNOWN]
 
