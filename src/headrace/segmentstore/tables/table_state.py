@@ -145,8 +145,8 @@ class TableState:
 
     @property
     def indexed_count(self) -> int:
-        """How many keys the index has, as far as that is known."""
-        root = self.index.root
+        """How many keys the index has; while its root is not known, had."""
+        root = self._noted_root if self.index.root is None else self.index.root
         return 0 if root is None else root.entries
 
     @property

@@ -172,6 +172,14 @@ def test_what_was_read_of_a_former_root_does_not_count():
     assert state.find_all_durable([b"tree"], learned) == [UNKNOWN]
 
 
+def test_a_large_table_stays_large_while_the_root_of_its_index_is_not_known():
+    """Else its updates would be refused at once when a round fails."""
+    state = state_of({}, TREE)
+    assert state.note is not None
+    state.index.root = None
+    assert state.indexed_count == len(TREE)
+
+
 def test_a_condition_on_a_copy_takes_its_version():
     state = state_of({}, TREE)
     learned = Learned(state.index.root, dict(TREE))
