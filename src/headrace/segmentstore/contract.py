@@ -119,6 +119,8 @@ StorageOperation = StoredAppend | StoredSeal | StoredTruncate | StoredMerge | St
 class MemoryLog(Protocol):
     """Durable operations in sequence order, waiting for the storage writer (its only consumer)."""
 
+    def __len__(self) -> int: ...
+
     async def take(self, count_max: int, timeout_s: float) -> Sequence[StorageOperation]:
         """Remove and return up to ``count_max`` operations; empty after ``timeout_s`` seconds without any."""
 

@@ -25,6 +25,12 @@ _NEW_NAME_BYTES_MAX: Final = SEGMENT_NAME_BYTES_MAX - len(INDEX_SUFFIX)
 INTERNAL_PREFIX: Final = "_system/containers/"
 """Segments that containers keep for themselves; no client can name one."""
 
+
+def storage_table_name(container_id: int) -> str:
+    """Return the name of the table that has the rows of long-term storage of a container's segments."""
+    return f"{INTERNAL_PREFIX}storage_metadata_{container_id}"
+
+
 _MARK_BYTES_MAX: Final = max(
     len(transaction_segment_name("", 0)), len(transient_segment_name("", bytes(16), bytes(16)))
 )

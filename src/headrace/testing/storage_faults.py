@@ -111,12 +111,10 @@ class FaultyRowStore:
     def __init__(self, rows: RowStore, inject: Injector = no_faults) -> None:
         self.rows = rows
         self.inject = inject
-
-    def get(self, key: str) -> bytes | None:
-        return self.rows.get(key)
-
-    def keys(self, prefix: str) -> list[str]:
-        return self.rows.keys(prefix)
+        self.get = rows.get
+        self.load = rows.load
+        self.find_existing = rows.find_existing
+        self.part_of = rows.part_of
 
     async def commit(self, changes: Mapping[str, bytes | None]) -> None:
         await asyncio.sleep(0)

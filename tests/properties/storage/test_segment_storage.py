@@ -76,14 +76,14 @@ def perform_on_model(model: dict[str, ModelSegment], operation) -> bool:
 async def perform(storage: ChunkedSegmentStorage, operation) -> None:
     match operation:
         case ("write", name, buffers):
-            info = storage.info(name)
+            info = await storage.info(name)
             await storage.write(name, info.length if info else 0, buffers, create=True)
         case ("seal", name):
             await storage.seal(name)
         case ("truncate", name, offset):
             await storage.truncate(name, offset)
         case ("concat", target, source):
-            info = storage.info(target)
+            info = await storage.info(target)
             await storage.concat(target, info.length if info else 0, source)
         case ("delete", name):
             await storage.delete(name)
@@ -94,13 +94,13 @@ async def perform(storage: ChunkedSegmentStorage, operation) -> None:
 async def check_against(storage, rows, provider, model) -> None:
     assert sorted(key.removeprefix(SEGMENT_PREFIX) for key in rows.keys(SEGMENT_PREFIX)) == sorted(model)
     for name, expected in model.items():
-        info = storage.info(name)
+        info = await storage.info(name)
         assert (info.length, info.start_offset, info.sealed) == (
             len(expected.data),
             expected.start,
             expected.sealed,
         )
-        chunks = list(walk_chunks(load_layout(name, rows.get), rows.get))
+        chunks = list(walk_chunks(load_layout(name, rows.rows.get), rows.rows.get))
         assert len(chunks) == info.chunk_count
         length = info.length - info.start_offset
         assert await storage.read_stored(name, info.start_offset, length) == expected.data[expected.start :]
@@ -112,9 +112,9 @@ async def check_against(storage, rows, provider, model) -> None:
                 await storage.read_stored(name, expected.start - 1, 1)
 
 
-async def run_history(history, *, supports_append: bool) -> None:
+async def run_history(history, *, supports_append: bool, forgets: bool) -> None:
     provider = MemoryChunkProvider(supports_append=supports_append)
-    rows = MemoryRowStore()
+    rows = MemoryRowStore(forgets=forgets)
     entropy = SeededEntropy(1)
     epoch = 1
     storage = ChunkedSegmentStorage(provider, rows, epoch, entropy, SMALL)
@@ -132,7 +132,9 @@ async def run_history(history, *, supports_append: bool) -> None:
     while await storage.collect_garbage():
         pass
     await check_against(storage, rows, provider, model)
+    rows.forgets = False
     used = {chunk.name for name in model for chunk in storage.chunks(name)}
+    rows.forgets = forgets
     assert set(provider.objects) == used
     assert {key.removeprefix(CHUNK_PREFIX) for key in rows.keys(CHUNK_PREFIX)} == used
     storage = ChunkedSegmentStorage(provider, rows, epoch + 1, entropy, SMALL)
@@ -144,10 +146,10 @@ async def run_history(history, *, supports_append: bool) -> None:
     while await storage.collect_garbage():
         pass
     assert not provider.objects
-    assert set(rows.rows) <= {"i"}
+    assert set(rows.rows) <= {"i", "n"}
 
 
 @settings(max_examples=examples(150))
-@given(st.lists(operations, max_size=40), st.booleans())
-def test_any_history_reads_back_as_the_model_and_leaves_no_object_behind(history, supports_append):
-    asyncio.run(run_history(history, supports_append=supports_append))
+@given(st.lists(operations, max_size=40), st.booleans(), st.booleans())
+def test_any_history_reads_back_as_the_model_and_leaves_no_object_behind(history, supports_append, forgets):
+    asyncio.run(run_history(history, supports_append=supports_append, forgets=forgets))

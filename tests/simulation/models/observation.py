@@ -28,6 +28,7 @@ from headrace.testing.failures import SimulationError, StalledError
 from tests.simulation.models.container_calls import ObserveAnswer, ObservedSegment, SegmentAnswer
 from tests.simulation.models.container_model import ModelSegment
 from tests.simulation.models.table_model import TableAnswer
+from tests.table_rows import storage_rows_of
 
 T = TypeVar("T")
 
@@ -67,7 +68,7 @@ async def read_index(container: SegmentContainer, state: SegmentState) -> dict[b
 
     async def read() -> dict[bytes, int]:
         name = state.index_storage_name
-        before = storage.info(name)
+        before = await storage.info(name)
         index = SegmentIndex(name, 16, lambda: storage, PageCache(1 * MIB), AttributesConfig())
         try:
             root = await index.open()
@@ -79,7 +80,7 @@ async def read_index(container: SegmentContainer, state: SegmentState) -> dict[b
                     pages = [await storage.read_stored(name, ref.offset, ref.length) for ref in refs]
                     refs = proof.send(pages)
         except (CorruptionError, RequestError) as error:
-            if storage.info(name) == before:
+            if await storage.info(name) == before:
                 raise
             raise StorageReadError("it is written and truncated meanwhile") from error
         keys = [found.keys[at : at + 16] for at in range(0, len(found.keys), 16)]
@@ -203,7 +204,7 @@ async def check_stored(
         state = await container.resolve(name)
         live.add(state.index_storage_name)
         await _check_index(container, state, found)
-        stored = storage.info(state.storage_name)
+        stored = await storage.info(state.storage_name)
         if stored is None:
             if found.length:
                 raise SimulationError(f"storage does not know {name}")
@@ -217,7 +218,7 @@ async def check_stored(
         live.add(state.storage_name)
     # The index of a retired segment is deleted when the segment is forgotten, behind a truncation of the log.
     live |= {retired.index_storage_name for retired in container.state.retired}
-    stale = {name for name in storage.segments() if not name.startswith("_system/")} - live
+    stale = {key[2:] for key in await storage_rows_of(container) if key.startswith("s/")} - live
     if stale:
         raise SimulationError(f"storage has not forgotten {sorted(stale)}")
     for _ in range(600):

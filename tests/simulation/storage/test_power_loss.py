@@ -78,7 +78,7 @@ def test_committed_segments_survive_a_power_loss_and_the_next_owner_goes_on():
     entropy = SeededEntropy(5)
 
     async def write(storage, name, data):
-        info = storage.info(name)
+        info = storage.info_nowait(name)
         await storage.write(name, info.length if info else 0, [data], create=True)
         expected.setdefault(name, bytearray()).extend(data)
 
@@ -100,7 +100,7 @@ def test_committed_segments_survive_a_power_loss_and_the_next_owner_goes_on():
     async def check(disk, point):
         storage = ChunkedSegmentStorage(open_provider(disk), rows, 2, entropy, CONFIG)
         for name, content in expected.items():
-            info = storage.info(name)
+            info = storage.info_nowait(name)
             assert info is not None
             data = await storage.read_stored(name, info.start_offset, len(content) - info.start_offset)
             assert data == content[info.start_offset :], point

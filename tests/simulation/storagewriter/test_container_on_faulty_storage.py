@@ -22,6 +22,7 @@ from headrace.testing.simulation import simulate
 from headrace.testing.storage_faults import Fault, FaultyChunkProvider, fail_reads
 from headrace.wal import MemoryLogStore, MemoryWal, WalConfig
 from tests.effort import seeds
+from tests.table_rows import storage_rows_of
 
 FAULTS = [Fault.FAIL, Fault.FULL, Fault.LOSE_REPLY, Fault.TEAR, Fault.HANG]
 
@@ -202,10 +203,11 @@ async def scenario(sim):
     storage = world.container.tiers.storage
     await world.container.tiers.writer.flush_all()
     for name, content in world.model.content.items():
-        info = storage.info((await world.container.resolve(name)).storage_name)
+        info = await storage.info((await world.container.resolve(name)).storage_name)
         assert info is None or (info.length, info.start_offset) == (len(content), world.model.start[name])
         assert info is not None or not content
-    assert len(storage.segments()) <= len(world.model.content)
+    rows = await storage_rows_of(world.container)
+    assert sum(key.startswith("s/") for key in rows) <= len(world.model.content)
     await world.container.stop()
     await world.open()
     await world.read_everything()

@@ -59,6 +59,9 @@ class ListMemoryLog:
         self._queue.append(operation)
         self._changed.set()
 
+    def __len__(self) -> int:
+        return len(self._queue)
+
     async def take(self, count_max: int, timeout_s: float) -> Sequence[StorageOperation]:
         if not self._queue:
             self._changed.clear()
@@ -140,7 +143,8 @@ class WriterWorld:
     ) -> None:
         self.objects = MemoryChunkProvider(supports_append=supports_append)
         self.provider = FaultyChunkProvider(self.objects, inject)
-        self.rows = FaultyRowStore(MemoryRowStore(), inject)
+        self.memory_rows = MemoryRowStore()
+        self.rows = FaultyRowStore(self.memory_rows, inject)
         self.entropy = entropy or SeededEntropy(7)
         self.writer_config = writer_config
         self.storage_config = storage_config
@@ -237,7 +241,7 @@ class WriterWorld:
         for name, content in self.content.items():
             segment = self.segments[name]
             assert segment.stored_length == segment.durable_length == len(content)
-            info = self.storage.info(segment.storage_name)
+            info = self.storage.info_nowait(segment.storage_name)
             if info is None:
                 assert not content
                 continue
@@ -247,14 +251,14 @@ class WriterWorld:
             data = await self.storage.read_stored(segment.storage_name, start, info.length - start)
             assert data == content[start:]
         names = {segment.storage_name for segment in self.segments.values()}
-        assert {key[2:] for key in self.rows.keys("s/")} <= names
+        assert {key[2:] for key in self.memory_rows.keys("s/")} <= names
 
     async def check_no_garbage(self) -> None:
         """Assert that collecting garbage and orphans of earlier epochs leaves only live objects."""
         while await self.storage.collect_garbage():
             pass
         await self.storage.collect_orphans()
-        live = {chunk.name for key in self.rows.keys("s/") for chunk in self.storage.chunks(key[2:])}
+        live = {chunk.name for key in self.memory_rows.keys("s/") for chunk in self.storage.chunks(key[2:])}
         found = set(self.objects.objects)
         assert live <= found
         ours = {name for name in found - live if f".E-{self.epoch}-" not in name}

@@ -6,6 +6,7 @@ import logging
 import pytest
 
 from headrace.storage.chunks.config import SegmentStorageConfig
+from tests.table_rows import storage_rows_of
 from tests.unit.segmentstore.container.container_bench import Bench, append, read_all, until
 from tests.unit.storage.test_much_garbage import Store
 
@@ -38,7 +39,7 @@ async def test_a_damaged_chunk_row_of_garbage_keeps_that_chunk_and_those_behind_
             while await storage.collect_garbage():
                 pass
         assert sorted(store.objects.objects) == sorted(runs[1][2:])
-        assert len(store.rows.keys("g/")) == 1
+        assert len(store.bounded.keys("g/")) == 1
         said = [record.message for record in caplog.records if record.levelno == logging.ERROR]
         assert len(said) == 1, "once, not at every look"
         assert "damaged data" in said[0]
@@ -58,7 +59,7 @@ async def test_a_damaged_garbage_row_keeps_its_objects_and_nobody_from_being_sto
     more = await drop(storage, "c", 2)
     assert await storage.collect_garbage() == 4
     assert sorted(store.objects.objects) == sorted(kept)
-    assert store.rows.keys("g/") == ["g/0000000000000000"], "and its number was not used again"
+    assert store.bounded.keys("g/") == ["g/0000000000000000"], "and its number was not used again"
     assert [r.message for r in caplog.records if "g/0000000000000000" in r.message]
     assert {*dropped, *more}.isdisjoint(store.objects.objects)
 
@@ -84,10 +85,11 @@ async def test_a_container_with_damaged_garbage_stays_and_starts_again():
     await container.create("s/a", {})
     await append(container, "s/a", b"abc")
     await container.flush_storage()
-    for key in list(container.state.storage_rows):
+    rows = await storage_rows_of(container)
+    for key in list(rows):
         if key.startswith("c/"):
-            damage(container.state.storage_rows, key)
-            container.state.accepted_storage_rows[key] = container.state.storage_rows[key]
+            damage(rows, key)
+            await container.tiers.table_rows.commit({key: rows[key]})
     await container.delete(await container.resolve("s/a"))
     await container.flush_storage()
     await container.log.write_checkpoint()

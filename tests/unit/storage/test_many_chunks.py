@@ -90,7 +90,7 @@ async def store():
 @pytest.mark.slow
 async def test_a_flush_looks_at_a_few_rows_however_many_chunks_there_are(store):
     storage = await store.fill()
-    at = storage.info("s").length
+    at = storage.info_nowait("s").length
     await storage.write("s", at, [b"z"])
     await storage.write("s", at + 1, [b"z" * 3 * CHUNK])
     await storage.seal("s")
@@ -234,7 +234,7 @@ async def test_joining_and_deleting_change_a_few_rows_and_look_at_as_few(store):
     await storage.concat("s", CHUNKS * CHUNK + 2, "source")
     assert len(store.rows.commits[-1]) == 3
     assert sum(len(row or b"") for row in store.rows.commits[-1].values()) < 1000
-    assert storage.info("s").chunk_count == 2 * (CHUNKS + 1)
+    assert storage.info_nowait("s").chunk_count == 2 * (CHUNKS + 1)
     await storage.delete("s")
     assert len(store.rows.commits[-1]) == 2
     assert store.rows.looked_at <= A_FEW
@@ -284,7 +284,7 @@ async def test_a_truncation_behind_a_damaged_row_happens_and_drops_nothing_that_
         assert [record.levelname for record in caplog.records] == ["ERROR"]
         assert "damaged data" in caplog.text
         for owner in (storage, store.owner(3)):
-            assert owner.info("s").start_offset == start * CHUNK + 1
+            assert owner.info_nowait("s").start_offset == start * CHUNK + 1
             with pytest.raises(SegmentTruncatedError):
                 await owner.read_stored("s", 1400 * CHUNK, 4)
             with pytest.raises(DataCorruptionError):

@@ -117,7 +117,7 @@ class IndexWriter:
         root = await index.open()
         values = attributes.unwritten()
         if values and (root.page is not None or any(value != ATTRIBUTE_NULL for value in values.values())):
-            attributes.note_index()  # before: from now on what is not in memory may be there
+            segment.note_index()  # before: from now on what is not in memory may be there
             await index.update(b"".join(values), array("q", values.values()))
             self.writes += 1
             self.values_written += len(values)

@@ -54,7 +54,7 @@ _KEYS_AT_ONCE: Final = 65_536
 class IndexStorage(Protocol):
     """What an index needs of long-term storage."""
 
-    def info(self, segment: str) -> StoredSegmentInfo | None: ...
+    async def info(self, segment: str) -> StoredSegmentInfo | None: ...
 
     async def read_stored(self, segment: str, offset: int, length: int) -> memoryview: ...
 
@@ -66,7 +66,7 @@ class IndexStorage(Protocol):
         *,
         create: bool = False,
         rollover_bytes: int = 0,
-    ) -> None: ...
+    ) -> int: ...
 
     async def truncate(self, segment: str, offset: int) -> None: ...
 
@@ -113,11 +113,6 @@ class SegmentIndex:
         return self._updating.locked()
 
     @property
-    def is_stored(self) -> bool:
-        """Whether storage has anything of it."""
-        return self._storage().info(self._name) is not None
-
-    @property
     def keys_at_once(self) -> int:
         """How many keys one write takes, as far as the size of the tree is known."""
         step = self._config.update_keys_max
@@ -134,15 +129,16 @@ class SegmentIndex:
             StorageReadError: storage did not answer; retry.
         """
         while (root := self.root) is None:
-            info = self._storage().info(self._name)
+            info = await self._storage().info(self._name)
             end = 0 if info is None else info.length
             try:
                 root = await self._read_root(end) if end else empty_root(self.key_bytes)
             except (SegmentTruncatedError, NoSuchSegmentError, DataCorruptionError) as error:
-                if self.root is None and self._storage().info(self._name) == info:  # it should be there
+                now = await self._storage().info(self._name)
+                if self.root is None and now == info:  # it should be there
                     raise await self._report(error) from error
                 continue  # an update has dropped it meanwhile
-            now = self._storage().info(self._name)
+            now = await self._storage().info(self._name)
             if self.root is None and end == (0 if now is None else now.length):
                 self.root = root
         return root
@@ -300,7 +296,7 @@ class SegmentIndex:
         storage = self._storage()
         while True:
             root = await self.open()
-            info = storage.info(self._name)
+            info = await storage.info(self._name)
             self._truncated = 0 if info is None else info.start_offset
             plan = update(
                 root,
@@ -357,7 +353,7 @@ class SegmentIndex:
         """
         self._closed = True
         async with self._updating:
-            if self.is_stored:
+            if await self._storage().info(self._name) is not None:
                 await self._storage().delete(self._name)
             self.root = None
 

@@ -4,7 +4,8 @@
 
     0    1   version (1: without rows of storage, 2: with)
     1    ..  version 1: segment row, as in metadata checkpoints
-             version 2: u32 length, segment row; rows of long-term storage, as in operations
+             version 2: u32 length, segment row; rows of long-term storage, as in operations. Not written any
+             more
     ..   4   crc32c of all bytes before
 
 Source: ``docs/formats/catalogue-row.md``.
@@ -21,13 +22,16 @@ from crc32c import crc32c
 
 from headrace.errors import DataCorruptionError
 from headrace.limits import KIB
-from headrace.segmentstore.operations.codec import decode_rows, encode_rows
-from headrace.segmentstore.state.metadata_checkpoint import decode_segment_row, encode_segment_row
+from headrace.segmentstore.operations.codec import decode_rows
+from headrace.segmentstore.state.metadata_checkpoint import (
+    decode_segment_row,
+    encode_segment_row,
+    is_of_version_1,
+)
 from headrace.segmentstore.state.segment_state import SegmentState
-from headrace.storage.chunks.segment_layout import load_layout, walk_chunks
 
 ROW_BYTES_MAX: Final = 64 * KIB
-"""A segment whose row would be larger even without rows of storage (about 2,500 writers) stays active."""
+"""A segment whose row would be larger stays active."""
 
 _VERSION: Final = 1
 _VERSION_WITH_STORAGE: Final = 2
@@ -40,33 +44,16 @@ class CatalogueRow:
     """One row: the segment as it was when evicted, and the bytes of its segment row."""
 
     segment: SegmentState
-    segment_row: bytes
+    """All of it is stored."""
     data: bytes
     storage_rows: Mapping[str, bytes] = field(default_factory=dict)
-    """Rows of long-term storage evicted with it; if there are none, they are in memory or do not exist."""
-
-    def find_stored_length(self) -> int:
-        """Return the stored length by its rows of storage; 0 if it has none.
-
-        Raises:
-            DataCorruptionError: the rows contradict each other.
-        """
-        layout = load_layout(self.segment.storage_name, self.storage_rows.get)
-        if layout is None:
-            return 0
-        for _ in walk_chunks(layout, self.storage_rows.get):
-            pass  # the rows are few, and have to be whole before they are in memory again
-        return layout.length
+    """Rows of long-term storage that an earlier release evicted with it; the container's table has those of
+    all others."""
 
 
-def encode_row(segment: SegmentState, storage_rows: Mapping[str, bytes] | None = None) -> bytes:
-    """Return the row of a segment with nothing in flight, with the rows of storage evicted with it."""
-    segment_row = encode_segment_row(segment)
-    if storage_rows:
-        head = bytes((_VERSION_WITH_STORAGE,)) + _LENGTH.pack(len(segment_row))
-        body = head + segment_row + encode_rows(storage_rows)
-    else:
-        body = bytes((_VERSION,)) + segment_row
+def encode_row(segment: SegmentState) -> bytes:
+    """Return the row of a segment with nothing in flight."""
+    body = bytes((_VERSION,)) + encode_segment_row(segment)
     return body + _CRC.pack(crc32c(body))
 
 
@@ -89,7 +76,10 @@ def decode_row(name: str, data: bytes) -> CatalogueRow:
     segment = decode_segment_row(segment_row)
     if segment.name != name or segment.deleted or segment.merged:
         raise DataCorruptionError(f"the catalogue's row of segment {name!r} is about {segment.name!r}")
-    return CatalogueRow(segment, segment_row, data, storage_rows)
+    segment.note_all_stored()
+    if is_of_version_1(segment_row):
+        segment.note_index()  # it may have one
+    return CatalogueRow(segment, data, storage_rows)
 
 
 def _split(name: str, body: bytes) -> tuple[bytes, dict[str, bytes]]:

@@ -74,6 +74,11 @@ class ContainerConfig:
         600.0,
         help="It is written at the latest so long after an operation.",
     )
+    storage_row_cache_bytes: int = internal(
+        4 * MIB,
+        simulate=(0,),
+        help="Memory of the rows of long-term storage that were used last.",
+    )
     checkpoint_part_bytes: int = internal(256 * KIB, help="A checkpoint travels in parts of this size.")
     replay_operations: int = internal(
         500,

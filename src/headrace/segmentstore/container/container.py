@@ -58,6 +58,7 @@ class SegmentContainer:
         self.tiers = ContainerTiers(
             self._state,
             self._catalogue,
+            self.tables,
             self._indexes,
             components,
             config,
@@ -86,6 +87,7 @@ class SegmentContainer:
             self.tiers.supervisor,
             self.evictions.free_slots,
             self.tiers.stored_length,
+            self.tiers.take_rows,
             self._values,
         )
         self._changes = SegmentChanges(self._log, self._values)
@@ -109,10 +111,9 @@ class SegmentContainer:
             FencedOutError: another owner took over meanwhile.
         """
         try:
-            await self.tiers.start()
-            name = self._catalogue.name
-            attributes = {**self._catalogue.attributes, attr.TABLE_HASH_SEED: new_seed(self._entropy)}
-            self._catalogue.open(self._state.find(name) or await self.create(name, attributes))
+            await self.tiers.recover()
+            await self.tiers.start(await self._own_table(self.tiers.table_rows.name))
+            self._catalogue.open(await self._own_table(self._catalogue.name))
             await self.evictions.delete_stale_transients()
         except CorruptionError as error:
             judged = await self._term.judge(error)
@@ -121,6 +122,11 @@ class SegmentContainer:
             raise judged from error
         self._state.bound_active(self._active_segments_max)
         self.tiers.supervisor.spawn("evictions", self.evictions.run())
+
+    async def _own_table(self, name: str) -> SegmentState:
+        """Return a table that the container keeps for itself; it is made in a new one."""
+        attributes = {**self._catalogue.attributes, attr.TABLE_HASH_SEED: new_seed(self._entropy)}
+        return self._state.find(name) or await self.create(name, attributes)
 
     async def stop(self) -> None:
         """Stop in order: what was accepted becomes durable, what waits is notified, and within a bounded time
@@ -237,7 +243,7 @@ class SegmentContainer:
 
     async def create(self, name: str, attributes: dict[bytes, int]) -> SegmentState:
         """Create an empty segment with these core attributes. Raises as :meth:`SegmentDirectory.create`."""
-        self._term.check_online()
+        self._term.check_online(name)
         values = {
             attr.CREATION_TIME: self._clock.now_ms(),
             attr.EVENT_COUNT: 0,
@@ -275,17 +281,17 @@ class SegmentContainer:
         """Apply all updates or none. Raises SegmentSealedError, AttributeMismatchError,
         NoSuchSegmentError.
         """
-        self._term.check_online()
+        self._term.check_online(segment.name)
         await self._changes.update_attributes(segment, updates)
 
     async def seal(self, segment: SegmentState) -> int:
         """Seal; return the final length. Raises SegmentSealedError if it is sealed (durably) already."""
-        self._term.check_online()
+        self._term.check_online(segment.name)
         return await self._changes.seal(segment)
 
     async def truncate(self, segment: SegmentState, offset: int) -> None:
         """Drop everything below ``offset``. Raises SegmentTruncatedError outside [start, length]."""
-        self._term.check_online()
+        self._term.check_online(segment.name)
         await self._changes.truncate(segment, offset)
 
     # -------------------------------------------------------------------------------------- merge
@@ -335,7 +341,7 @@ class SegmentContainer:
 
     def read_nowait(self, segment: SegmentState, offset: int, length_max: int) -> ReadResult | None:
         """See :meth:`ReadIndex.read_nowait`."""
-        self._term.check_online()
+        self._term.check_online(segment.name)
         return self._read_index.read_nowait(segment, offset, length_max)
 
     # -------------------------------------------------------------------------------------- introspection

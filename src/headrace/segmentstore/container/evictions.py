@@ -25,7 +25,6 @@ from headrace.errors import (
 from headrace.runtime.loop_budget import LoopBudget
 from headrace.segmentstore.container.catalogue_row import ROW_BYTES_MAX, encode_row
 from headrace.segmentstore.container.config import EvictionConfig
-from headrace.segmentstore.container.evictable_rows import are_current, find_evictable_rows
 from headrace.segmentstore.container.segment_catalogue import SegmentCatalogue
 from headrace.segmentstore.container.shared_tasks import SharedTasks
 from headrace.segmentstore.container.tiers import ContainerTiers
@@ -39,7 +38,7 @@ from headrace.segmentstore.tables.tables import ContainerTables
 _logger = logging.getLogger(__name__)
 
 _MADE_AT_ONCE: Final = 4
-"""Rows encoded before yielding to the loop: each takes up to 2 ms, with all its rows of storage."""
+"""Rows encoded before yielding to the loop: each takes up to 1 ms, with all its writers."""
 
 _ATTRIBUTE_BYTES_MIN: Final = 10
 """Bytes of one attribute in a row, besides its id."""
@@ -219,22 +218,12 @@ class Evictions:
             yield segments[begin : begin + _CHECKED_AT_ONCE]
 
     def _make_candidate(self, state: SegmentState) -> plan.Candidate:
-        """Make the row of a segment, with its rows of storage if these can be evicted with it."""
-        storage_rows = find_evictable_rows(self._state, state, self._row_bytes_max)
-        row = encode_row(state, storage_rows)
-        if len(row) > self._row_bytes_max:
-            storage_rows = {}
-            row = encode_row(state)
-        return plan.Candidate(state, state.last_used, row, storage_rows)
+        return plan.Candidate(state, state.last_used, encode_row(state))
 
     def _is_idle(self, candidate: plan.Candidate) -> bool:
-        """Whether a segment is evictable now, with the rows of storage that its row of the catalogue has."""
+        """Whether a segment is evictable now."""
         state = candidate.state
-        return (
-            plan.is_evictable(state, self._tables.is_idle)
-            and self._tiers.is_storage_idle(state)
-            and are_current(self._state, candidate.storage_rows)
-        )
+        return plan.is_evictable(state, self._tables.is_idle) and self._tiers.is_storage_idle(state)
 
     async def _evict_batch(self, batch: Sequence[plan.Candidate]) -> None:
         async with self._catalogue.changing:
@@ -245,8 +234,7 @@ class Evictions:
                 [(each.state, each.row) for each in batch if each.state.catalogue_row != each.row]
             )
             propose = partial(transitions.propose_evict, candidates=batch, is_idle=self._is_idle)
-            size = sum(10 + sum(2 + len(key) for key in each.storage_rows) for each in batch)
-            ticket = await self._log.submit(propose, size, critical=True)
+            ticket = await self._log.submit(propose, 10 * len(batch), critical=True)
             gone = set(ticket.operation.segment_ids)
         for each in batch:
             if each.state.segment_id in gone:

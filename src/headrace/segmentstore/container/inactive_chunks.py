@@ -12,15 +12,14 @@ from headrace.segmentstore.container.segment_catalogue import SegmentCatalogue
 from headrace.segmentstore.segment_names import segment_id_of
 from headrace.segmentstore.state.container_state import ContainerState
 from headrace.storage.chunks.chunk_names import ChunkName, parse_chunk_name
-from headrace.storage.metadata.rows import chunk_key
 
 _NAMES_PER_ITERATION: Final = 1000
 """Names looked up before the coroutine yields to the loop."""
 
 
 class InactiveChunks:
-    """The chunks of inactive segments, whose rows are in the catalogue. Only chunks that were created for
-    their own segment are there, so a chunk's name leads to its row.
+    """The chunks of inactive segments whose rows earlier releases put into the catalogue. Only chunks that
+    were created for their own segment are there, so a chunk's name leads to its row.
 
     There may be millions of these rows, and none is read: every object with the name of an inactive segment
     counts as its chunk. An orphan among them is found by an owner for which the segment is active or removed.
@@ -43,17 +42,14 @@ class InactiveChunks:
         return found
 
     def _is_needed(self, chunk: str) -> bool:
-        """Whether a chunk has a row now. Rows are added to memory when the activation of their segment is
-        accepted, and removed when its eviction is, so either they are in memory or the segment is not.
+        """Whether the row of an inactive segment may have that of a chunk. If the segment is active, its rows
+        were moved before.
         """
         parsed = parse_chunk_name(chunk)
         if parsed is None:
             return False
-        state, key = self._state, chunk_key(chunk)
-        if key in state.storage_rows or key in state.accepted_storage_rows:
-            return True
         try:
-            is_active = segment_id_of(parsed.segment) in state.by_id
+            is_active = segment_id_of(parsed.segment) in self._state.by_id
         except ValueError:
             return False  # not a name of this container
         return not is_active and not self._catalogue.is_absent(_segment_of(parsed))

@@ -7,19 +7,20 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from headrace.errors import ContainerOfflineError, CorruptionError, FencedOutError, HeadraceError
+from headrace.segmentstore.segment_names import is_internal
 from headrace.wal.contract import Wal
 
 
 class OwnershipTerm:
     """The time in which one process is the owner of a container. Begins when recovery is complete.
 
-    ``catalogue`` is the segment that the container itself still changes while it finishes.
+    The container itself uses its own segments before, and until the log is closed.
     """
 
-    def __init__(self, container_id: int, wal: Wal, catalogue: str) -> None:
+    def __init__(self, container_id: int, wal: Wal) -> None:
         self._container_id = container_id
         self._wal = wal
-        self._catalogue = catalogue
+        self._serves_itself = False
         self._finishing: asyncio.Timeout | None = None
         self._log_closed = False
         self.online = False
@@ -28,12 +29,13 @@ class OwnershipTerm:
         """Whether a part has failed: later errors prove nothing."""
 
     def check_online(self, name: str = "") -> None:
-        """Refuse calls while offline. While the container finishes, those about its catalogue are accepted.
+        """Refuse calls while offline. Those about the container's own segments, which only it makes, are
+        accepted from its start until the log is closed.
 
         Raises:
             ContainerOfflineError
         """
-        if not self.online and not (self.is_finishing and name == self._catalogue):
+        if not self.online and not (self._serves_itself and is_internal(name)):
             raise ContainerOfflineError(f"container {self._container_id} is not running here now")
 
     async def check_owner(self) -> None:
@@ -50,6 +52,10 @@ class OwnershipTerm:
             raise FencedOutError(f"a newer owner has taken container {self._container_id}")
         if self.ended or self._log_closed:  # last: a log that was closed meanwhile cannot tell
             raise ContainerOfflineError(f"container {self._container_id} has ended here")
+
+    def prepare(self) -> None:
+        """The log is recovered: the container uses its own segments, unless a part has failed already."""
+        self._serves_itself = not self.ended
 
     def begin(self) -> None:
         """Recovery is complete: accept calls, unless a part has failed already."""
@@ -79,7 +85,7 @@ class OwnershipTerm:
 
     def end(self) -> bool:
         """A part failed: accept nothing, finish nothing. Return whether it is the first one."""
-        self.online = False
+        self.online = self._serves_itself = False
         if self.ended:
             return False
         self.ended = True
@@ -90,6 +96,7 @@ class OwnershipTerm:
     def close(self) -> None:
         """The log is about to be closed: the owner of the container cannot be determined any more."""
         self._log_closed = True
+        self._serves_itself = False
 
     async def judge(self, error: BaseException) -> BaseException:
         """Return the error to report. Chunks that a successor deleted, or a log that it truncated, look like

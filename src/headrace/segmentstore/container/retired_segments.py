@@ -127,7 +127,7 @@ class RetiredSegments:
             ) from error
         for segment in gone:
             damage = damaged.get(segment)
-            if damage is None:
+            if damage is None and (segment.attributes.has_index or segment.is_table):
                 try:
                     await self._indexes.delete(segment)
                 except CorruptionError as error:

@@ -27,8 +27,8 @@ from headrace.segmentstore.durablelog.durable_log import DurableLog
 from headrace.segmentstore.durablelog.operation_processor import Propose
 from headrace.segmentstore.state import transitions
 from headrace.segmentstore.state.container_state import ContainerState
+from headrace.segmentstore.state.metadata_checkpoint import encode_segment_row
 from headrace.segmentstore.state.segment_state import SegmentState
-from headrace.storage.metadata.rows import segment_key
 
 _NAME_OVERHEAD_BYTES = 300
 
@@ -38,7 +38,8 @@ class SegmentDirectory:
 
     Args:
         free_slots: evicts idle segments because no slot is free; returns whether one may be free now.
-        stored_length: returns the stored length of a segment whose rows are in memory.
+        stored_length: returns the stored length of a segment.
+        take_rows: makes rows of storage of an inactive segment durable where those of others are.
         values: loads attributes.
     """
 
@@ -49,7 +50,8 @@ class SegmentDirectory:
         catalogue: SegmentCatalogue,
         supervisor: Supervisor,
         free_slots: Callable[[], Awaitable[bool]],
-        stored_length: Callable[[SegmentState], int],
+        stored_length: Callable[[SegmentState], Awaitable[int]],
+        take_rows: Callable[[Mapping[str, bytes]], Awaitable[None]],
         values: AttributeValues,
     ) -> None:
         self._state = state
@@ -57,6 +59,7 @@ class SegmentDirectory:
         self._catalogue = catalogue
         self._free_slots = free_slots
         self._stored_length = stored_length
+        self._take_rows = take_rows
         self._values = values
         self._creating: dict[str, asyncio.Future[None]] = {}
         self.activations = SharedTasks[SegmentState](supervisor, "activation of")
@@ -133,10 +136,6 @@ class SegmentDirectory:
                 if row is None or self._is_stale(row):
                     raise NoSuchSegmentError(name)
                 state = row.segment
-                state.note_all_stored()
-                index_key = segment_key(state.index_storage_name)
-                if index_key in row.storage_rows or index_key in self._state.storage_rows:
-                    state.attributes.note_index()
         return state
 
     def info_of(self, state: SegmentState) -> SegmentInfo:
@@ -228,7 +227,9 @@ class SegmentDirectory:
             return active
         if row is None or self._is_stale(row):
             raise NoSuchSegmentError(name)
-        stored = row.find_stored_length() if row.storage_rows else self._stored_length(row.segment)
+        if row.storage_rows:
+            await self._take_rows(row.storage_rows)
+        stored = await self._stored_length(row.segment)
         if stored != row.segment.durable_length:
             raise DataCorruptionError(
                 f"segment {name!r}: the catalogue says {row.segment.durable_length} bytes, storage {stored}"
@@ -255,6 +256,5 @@ def _propose_map(state: ContainerState, name: str, values: Mapping[bytes, int], 
 
 
 def _propose_activate(state: ContainerState, row: CatalogueRow, sequence: int) -> Any:
-    return transitions.propose_activate(
-        state, sequence, row.segment.segment_id, row.segment_row, row.storage_rows
-    )
+    segment = row.segment
+    return transitions.propose_activate(state, sequence, segment.segment_id, encode_segment_row(segment))

@@ -1,5 +1,4 @@
-"""Long-term storage's metadata, in the container's own log: a change is committed once its operation is
-durable.
+"""Rows of long-term storage in the container's own log: a change is committed once its operation is durable.
 
 Rows go through the fenced log, so a former owner can never commit one; metadata checkpoints have them, so
 they survive the truncation of the log.
@@ -20,7 +19,7 @@ def _propose(changes: Mapping[str, bytes | None], sequence: int) -> ops.StorageR
 
 
 class LogRowStore:
-    """The RowStore of long-term storage over a container's log. Used on the container's loop."""
+    """Rows in a container's log, all of them in memory. Used on the container's loop."""
 
     def __init__(self, container: ContainerState, processor: OperationProcessor) -> None:
         self._container = container
@@ -28,9 +27,6 @@ class LogRowStore:
 
     def get(self, key: str) -> bytes | None:
         return self._container.storage_rows.get(key)
-
-    def keys(self, prefix: str) -> list[str]:
-        return sorted(key for key in self._container.storage_rows if key.startswith(prefix))
 
     async def commit(self, changes: Mapping[str, bytes | None]) -> None:
         """Put and remove rows together; durable when it returns.

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 
 from headrace.errors import (
@@ -28,20 +28,25 @@ from headrace.segmentstore.attributes.index_writer import IndexWriter
 from headrace.segmentstore.attributes.segment_indexes import SegmentIndexes
 from headrace.segmentstore.container.components import ContainerComponents
 from headrace.segmentstore.container.config import ContainerConfig
+from headrace.segmentstore.container.container_rows import ContainerRows
 from headrace.segmentstore.container.inactive_chunks import InactiveChunks
 from headrace.segmentstore.container.late_storage import LateStorage
+from headrace.segmentstore.container.moved_rows import move_rows
 from headrace.segmentstore.container.ownership_term import OwnershipTerm, describe_failure
 from headrace.segmentstore.container.retired_segments import RetiredSegments
 from headrace.segmentstore.container.segment_catalogue import SegmentCatalogue
 from headrace.segmentstore.container.storage_row_log import LogRowStore
 from headrace.segmentstore.container.stored_lengths import StoredLengths
+from headrace.segmentstore.container.table_rows import TableRowStore
 from headrace.segmentstore.durablelog.checkpoint_policy import CheckpointPolicy
 from headrace.segmentstore.durablelog.durable_log import DurableLog
 from headrace.segmentstore.durablelog.operation_processor import ProcessorLimits
 from headrace.segmentstore.readindex.read_index import ContainerReadIndex
+from headrace.segmentstore.segment_names import storage_table_name
 from headrace.segmentstore.state.container_state import ContainerState
 from headrace.segmentstore.state.segment_state import SegmentState
 from headrace.segmentstore.storagewriter.storage_writer import StorageWriter
+from headrace.segmentstore.tables.tables import ContainerTables
 from headrace.storage.chunks.segment_storage import ChunkedSegmentStorage
 
 _logger = logging.getLogger(__name__)
@@ -54,6 +59,7 @@ class ContainerTiers:
         state: the container's state; recovery fills it.
         indexes: attribute indexes of the segments.
         catalogue: rows of retired segments are removed from it. Used only once the container is online.
+        tables: the table of storage's rows is one of them.
         on_log_truncated: called each time that the log may have become shorter.
         on_ended: notified of the reason, once, if a failure ends the ownership term.
     """
@@ -62,6 +68,7 @@ class ContainerTiers:
         self,
         state: ContainerState,
         catalogue: SegmentCatalogue,
+        tables: ContainerTables,
         indexes: SegmentIndexes,
         components: ContainerComponents,
         config: ContainerConfig,
@@ -75,7 +82,7 @@ class ContainerTiers:
         self._config = config
         self._on_log_truncated = on_log_truncated
         self._on_ended = on_ended
-        self.term = OwnershipTerm(state.container_id, components.wal, catalogue.name)
+        self.term = OwnershipTerm(state.container_id, components.wal)
         self.supervisor = Supervisor(f"container {state.container_id}", self._on_task_failed)
         self._late_storage = LateStorage()
         self.read_index = ContainerReadIndex(
@@ -104,29 +111,46 @@ class ContainerTiers:
         self._retired_segments = RetiredSegments(state, self.log, catalogue, indexes, config.storage_writer)
         self._verdict: asyncio.Task[None] | None = None
         """Judges the error that ended the ownership term, if it looks like damage."""
+        self.table_rows = TableRowStore(
+            tables,
+            storage_table_name(state.container_id),
+            self.supervisor.spawn,
+            config.storage_row_cache_bytes,
+        )
         self.storage: ChunkedSegmentStorage | None = None
         self.writer: StorageWriter | None = None
 
     # -------------------------------------------------------------------------------------- start
 
-    async def start(self) -> None:
-        """Take ownership of the log, recover, start the storage writer; online when it returns.
+    async def recover(self) -> None:
+        """Take ownership of the log and recover; then the container uses its own segments.
 
         Raises as :meth:`SegmentContainer.start`, but its errors are not judged.
         """
+        state = self._state
+        stored = StoredLengths(state, self.read_index)
+        await self.log.start(stored.on_rows, self._exclusive_replay(), stored.on_append)
+        self.term.prepare()
+
+    async def start(self, table: SegmentState) -> None:
+        """Start storage, whose rows are in ``table``, and the storage writer; online when it returns.
+
+        Raises as :meth:`recover`.
+        """
         components, state = self._components, self._state
-        await self.log.start(StoredLengths(state, self.read_index).on_rows, self._exclusive_replay())
-        await self._check_recovered()
-        rows = LogRowStore(state, self.log.processor)
+        self.table_rows.open(table)
+        log_rows = LogRowStore(state, self.log.processor)
         self.storage = ChunkedSegmentStorage(
             components.chunks,
-            rows,
+            ContainerRows(log_rows, self.table_rows),
             state.epoch,
             components.entropy,
             self._config.storage,
             InactiveChunks(self._catalogue, state),
         )
         self._late_storage.target = self.storage
+        await move_rows(state, log_rows, self.table_rows)
+        await self._check_recovered()
         self.writer = StorageWriter(
             self.log.memory_log,
             self.read_index,
@@ -203,11 +227,15 @@ class ContainerTiers:
         if self.writer is not None:
             await self.writer.flush_all()
 
-    def stored_length(self, segment: SegmentState) -> int:
-        """Return the stored length of a segment whose rows are in memory, as storage knows it."""
+    async def stored_length(self, segment: SegmentState) -> int:
+        """Return the stored length of a segment, as storage knows it. Raises: StorageReadError."""
         assert self.storage is not None
-        info = self.storage.info(segment.storage_name)
+        info = await self.storage.info(segment.storage_name)
         return 0 if info is None else info.length
+
+    async def take_rows(self, rows: Mapping[str, bytes]) -> None:
+        """Commit the rows of an inactive segment that an earlier release put elsewhere."""
+        await self.table_rows.commit(rows)
 
     def is_storage_idle(self, segment: SegmentState) -> bool:
         """Whether storage is not changing a segment now."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
@@ -24,7 +24,12 @@ from headrace.segmentstore.contract import ReadIndex
 from headrace.segmentstore.durablelog.checkpoint_policy import CheckpointPolicy
 from headrace.segmentstore.durablelog.durable_apply import Ticket
 from headrace.segmentstore.durablelog.frame_reader import FrameReader
-from headrace.segmentstore.durablelog.log_replay import ROW_BYTES, LogReplay
+from headrace.segmentstore.durablelog.log_replay import (
+    ROW_BYTES,
+    LogReplay,
+    OnAppend,
+    OnStorageRows,
+)
 from headrace.segmentstore.durablelog.memory_log import OperationMemoryLog
 from headrace.segmentstore.durablelog.operation_processor import (
     OperationProcessor,
@@ -113,12 +118,14 @@ class DurableLog:
 
     async def start(
         self,
-        on_storage_rows: Callable[[Mapping[str, bytes | None]], None],
+        on_storage_rows: OnStorageRows,
         replaying: contextlib.AbstractAsyncContextManager[object] | None = None,
+        on_append: OnAppend | None = None,
     ) -> None:
         """Take ownership, replay, write a first checkpoint if the log is new.
 
-        ``on_storage_rows`` is notified of the rows of long-term storage in the order of the log.
+        ``on_storage_rows`` is notified of the rows of long-term storage in the order of the log, and
+        ``on_append`` of appends.
         ``replaying`` is entered for the replay only, not while the WAL is opened.
 
         Raises:
@@ -130,7 +137,7 @@ class DurableLog:
         await self._wal.open()
         self._container.begin(self._wal.epoch)
         async with replaying or contextlib.nullcontext():
-            recovered = await self._replay(on_storage_rows)
+            recovered = await self._replay(on_storage_rows, on_append)
         self._processor = OperationProcessor(
             self._wal,
             self._container,
@@ -144,12 +151,17 @@ class DurableLog:
         if not recovered:
             await self.write_checkpoint()
 
-    async def _replay(self, on_storage_rows: Callable[[Mapping[str, bytes | None]], None]) -> bool:
+    async def _replay(self, on_storage_rows: OnStorageRows, on_append: OnAppend | None) -> bool:
         """Rebuild the container's state from the WAL, yielding to the loop; False if the log is new."""
         self.check_not_ended()
         reader = FrameReader()
         replay = LogReplay(
-            self._container, self._read_index, self.memory_log, self._truncation, on_storage_rows
+            self._container,
+            self._read_index,
+            self.memory_log,
+            self._truncation,
+            on_storage_rows,
+            on_append,
         )
         async with contextlib.aclosing(self._wal.records()) as records:
             async for record in records:

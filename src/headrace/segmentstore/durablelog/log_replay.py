@@ -26,9 +26,10 @@ from headrace.segmentstore.durablelog.memory_log import OperationMemoryLog
 from headrace.segmentstore.durablelog.truncation import Checkpoint, TruncationPoints
 from headrace.segmentstore.operations import catalogue as ops
 from headrace.segmentstore.operations import codec
-from headrace.segmentstore.operations.catalogue import Operation
+from headrace.segmentstore.operations.catalogue import Buffer, Operation
 from headrace.segmentstore.state import metadata_checkpoint, transitions
 from headrace.segmentstore.state.container_state import ContainerState
+from headrace.segmentstore.state.segment_state import SegmentState
 from headrace.wal.contract import WalRecord
 
 _LOG_BYTES: Final = 8 * KIB
@@ -36,6 +37,10 @@ _LOG_BYTES: Final = 8 * KIB
 ROW_BYTES: Final = 512
 """Bytes of a segment's row, of small values, that take as long: a row has up to a quarter of a million."""
 _STORAGE_ROWS_AT_ONCE: Final = 100
+
+
+OnStorageRows = Callable[[Mapping[str, bytes | None]], None]
+OnAppend = Callable[[SegmentState, int, Buffer], None]
 
 
 class LogReplay:
@@ -47,13 +52,18 @@ class LogReplay:
         read_index: ReadIndex,
         memory_log: OperationMemoryLog,
         truncation: TruncationPoints,
-        on_storage_rows: Callable[[Mapping[str, bytes | None]], None],
+        on_storage_rows: OnStorageRows,
+        on_append: OnAppend | None = None,
     ) -> None:
+        """``on_storage_rows`` is notified of rows in checkpoints and of changes of rows, ``on_append`` of
+        appends without a writer; both in the order of the log.
+        """
         self._container = container
         self._read_index = read_index
         self._memory_log = memory_log
         self._truncation = truncation
         self._on_storage_rows = on_storage_rows
+        self._on_append = on_append
         self._installed = False
         self._unfinished = False
         self._begin: ops.CheckpointBegin | None = None
@@ -220,6 +230,9 @@ class LogReplay:
         elif isinstance(operation, ops.StorageRows):
             self._listed = len(operation.changes)
             self._on_storage_rows(operation.changes)
+        elif isinstance(operation, ops.Append) and self._on_append is not None:
+            segment = self._container.by_id[operation.segment_id]
+            self._on_append(segment, operation.offset, operation.data)
 
     def _evict(self, operation: ops.EvictSegments) -> None:
         """Evict segments, which were all stored.

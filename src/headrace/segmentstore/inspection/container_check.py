@@ -18,11 +18,11 @@ from headrace.segmentstore.inspection.findings import CheckReport, Finding, Seve
 from headrace.segmentstore.inspection.inactive_segments import open_catalogue, read_inactive
 from headrace.segmentstore.inspection.segment_content import SegmentContents, read_entries
 from headrace.segmentstore.inspection.storage_check import SegmentFacts, StorageCheck
+from headrace.segmentstore.inspection.storage_table import load_storage_table
 from headrace.segmentstore.state.segment_state import SegmentState
 from headrace.storage.chunks.chunk_names import ChunkName, parse_chunk_name
 from headrace.storage.chunks.segment_layout import load_layout
 from headrace.storage.inspect import ChunkFiles
-from headrace.storage.metadata.rows import segment_key
 from headrace.wal.log_snapshot import look_steadily
 
 _LOG_DAMAGED: Final = (
@@ -41,7 +41,7 @@ def check_container(
     """
     report = CheckReport(container_id)
     try:
-        replayed, catalogue = replay_with_catalogue(container_id, log_directory, chunks, files)
+        replayed, catalogue, problem = _look(container_id, log_directory, chunks, files)
     except DataCorruptionError as error:
         report.damage("log", str(error), log_directory, _LOG_DAMAGED)
         return report
@@ -53,10 +53,16 @@ def check_container(
     report.epoch = replayed.state.epoch
     report.frames, report.operations = replayed.frames, replayed.operations
     report.segments = len(replayed.state.by_name)
+    if problem:
+        where = f"table of storage's rows of container {container_id}"
+        report.damage("storage table", problem, where, "put back what its chunks have lost; storage needs it")
+        report.rows_known = False
     _check_state(replayed, report)
     _check_coverage(replayed, report)
     inactive = _check_inactive(replayed, catalogue, report)
     archived = replayed.archived_rows
+    if problem:
+        return report  # nothing can be said of chunks whose rows are unknown
     StorageCheck(replayed.state, chunks, report, deep=deep, inactive=inactive, archived=archived).run()
     if deep and report.damaged:
         report.tables_left_out = True
@@ -65,19 +71,39 @@ def check_container(
     return report
 
 
-def replay_steadily(container_id: int, log_directory: str, files: Filesystem) -> ReplayedContainer:
-    """Replay, again if a running server truncated the log meanwhile. Raises as ``replay_container``."""
-    return look_steadily(lambda: replay_container(container_id, log_directory, files))
+def replay_with_rows(
+    container_id: int, log_directory: str, chunks: ChunkFiles, files: Filesystem
+) -> ReplayedContainer:
+    """Replay, again if a running server truncated the log meanwhile; load the rows of storage as of then.
+
+    Raises as ``replay_container``, and as ``load_storage_table``.
+    """
+    return replay_with_catalogue(container_id, log_directory, chunks, files)[0]
 
 
 def replay_with_catalogue(
     container_id: int, log_directory: str, chunks: ChunkFiles, files: Filesystem
 ) -> tuple[ReplayedContainer, SegmentContents]:
-    """Do as :func:`replay_steadily` does; return also the segment catalogue of the same moment."""
+    """Do as :func:`replay_with_rows` does; return also the segment catalogue of the same moment."""
+    replayed, catalogue, problem = _look(container_id, log_directory, chunks, files)
+    if problem:
+        raise DataCorruptionError(problem)
+    return replayed, catalogue
 
-    def look() -> tuple[ReplayedContainer, SegmentContents]:
+
+def _look(
+    container_id: int, log_directory: str, chunks: ChunkFiles, files: Filesystem
+) -> tuple[ReplayedContainer, SegmentContents, str]:
+    """Return a container, its catalogue, and why its rows of storage are unknown, if they are."""
+
+    def look() -> tuple[ReplayedContainer, SegmentContents, str]:
         replayed = replay_container(container_id, log_directory, files)
-        return replayed, open_catalogue(replayed, chunks)
+        catalogue, problem = open_catalogue(replayed, chunks), ""
+        try:
+            load_storage_table(replayed, chunks)
+        except (DataCorruptionError, OSError) as error:
+            problem = str(error)
+        return replayed, catalogue, problem
 
     return look_steadily(look)
 
@@ -112,6 +138,8 @@ def _check_coverage(replayed: ReplayedContainer, report: CheckReport) -> None:
 
 def _check_covered(replayed: ReplayedContainer, segment: SegmentState, report: CheckReport) -> None:
     missing = replayed.coverage.first_uncovered(segment)
+    if missing is None and report.rows_known:
+        missing = _first_unstored(replayed, segment)
     if missing is not None:
         report.damage(
             "coverage",
@@ -120,6 +148,16 @@ def _check_covered(replayed: ReplayedContainer, segment: SegmentState, report: C
             _BYTES_LOST,
             f", durable to {segment.durable_length}",
         )
+
+
+def _first_unstored(replayed: ReplayedContainer, segment: SegmentState) -> int | None:
+    """Return the first offset that storage should have, and has not."""
+    try:
+        layout = load_layout(segment.storage_name, replayed.storage_row)
+    except DataCorruptionError:
+        return None  # reported with the rows
+    stored = 0 if layout is None else layout.length
+    return stored if stored < segment.stored_length else None
 
 
 def _check_inactive(
@@ -149,10 +187,8 @@ def _check_inactive_segment(replayed: ReplayedContainer, segment: SegmentState, 
     if segment.name in replayed.state.by_name:
         what = "its name is that of an active segment"
         report.damage("inactive name", what, where, "keep a copy of the data directory and report it")
-    key = segment_key(segment.storage_name)
-    if key in replayed.archived_rows and key in replayed.state.storage_rows:
-        what = "its rows of storage are in the catalogue and in memory"
-        report.damage("inactive rows", what, where, "keep a copy of the data directory and report it")
+    if not report.rows_known:
+        return
     try:
         layout = load_layout(segment.storage_name, replayed.storage_row)
     except DataCorruptionError:
@@ -172,6 +208,7 @@ def _check_tables(report: CheckReport, log_directory: str, chunks: ChunkFiles, f
 
     def look() -> tuple[list[SegmentState], SegmentContents]:
         replayed = replay_container(report.container_id, log_directory, files)
+        load_storage_table(replayed, chunks)
         tables = [state for state in replayed.state.by_name.values() if state.is_table]
         return tables, SegmentContents(replayed, tables, chunks)
 

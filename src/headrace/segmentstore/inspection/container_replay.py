@@ -68,10 +68,11 @@ class ReplayedContainer:
     operations: int = 0
     operations_after_checkpoint: int = 0
     archived_rows: dict[str, bytes] = field(default_factory=dict)
-    """Rows of storage of inactive segments, as far as the catalogue was read."""
+    """Rows of storage that are not in the log: those in the table of them, and those of inactive segments in
+    the catalogue, as far as either was read."""
 
     def storage_row(self, key: str) -> bytes | None:
-        """Return a row of storage, of an active segment or of an inactive one that was read."""
+        """Return a row of storage, from the log or from what else was read."""
         row = self.state.storage_rows.get(key)
         return self.archived_rows.get(key) if row is None else row
 
@@ -106,8 +107,10 @@ def replay_container(container_id: int, directory: str, files: Filesystem) -> Re
     coverage = LogCoverage()
     # It implements what a replay calls; nothing reads from it.
     read_index = cast("ReadIndex", coverage)
-    on_rows = StoredLengths(state, read_index).on_rows
-    replay = LogReplay(state, read_index, _NoMemoryLog(), TruncationPoints(), on_rows)
+    stored = StoredLengths(state, read_index)
+    replay = LogReplay(
+        state, read_index, _NoMemoryLog(), TruncationPoints(), stored.on_rows, stored.on_append
+    )
     result = ReplayedContainer(log, state, coverage, False, replay.retired)
     begins: dict[int, tuple[int, int]] = {}
     for found in read_operations(_counted(log.frames(), result)):

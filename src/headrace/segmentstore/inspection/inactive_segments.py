@@ -47,8 +47,8 @@ def read_inactive(replayed: ReplayedContainer, contents: SegmentContents) -> Ite
             raise DataCorruptionError(f"the catalogue's key {key.hex()} is no name of a segment") from error
         segment = row.segment
         if segment.segment_id not in state.by_id:
-            replayed.archived_rows.update(row.storage_rows)
-            segment.note_all_stored()
+            for row_key, storage_row in row.storage_rows.items():
+                replayed.archived_rows.setdefault(row_key, storage_row)
             yield segment
 
 

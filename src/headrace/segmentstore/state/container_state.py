@@ -24,7 +24,9 @@ class ContainerState:
     by_name: dict[str, SegmentState] = field(default_factory=dict)
     """Segments with a name: not merged or deleted, durably."""
     storage_rows: dict[str, bytes] = field(default_factory=dict)
-    """Metadata of long-term storage (durable)."""
+    """Rows of long-term storage about the container's own segments (durable); the others are in its table of
+    them.
+    """
     accepted_storage_rows: dict[str, bytes] = field(default_factory=dict)
     """The same with changes in flight: the rows of a metadata checkpoint."""
 
@@ -90,7 +92,7 @@ class ContainerState:
         if row_key.startswith(SEGMENT_PREFIX) and is_index(row_key):
             state = self.by_id.get(segment_id_of(row_key))
             if state is not None:
-                state.attributes.note_index()
+                state.note_index()
 
     def retire(self, state: SegmentState) -> None:
         """The merge or deletion of a segment is accepted."""

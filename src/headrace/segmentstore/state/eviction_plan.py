@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from operator import attrgetter
 
@@ -19,8 +19,6 @@ class Candidate:
     """As it was when the row was made."""
     row: bytes
     """Its row of the catalogue."""
-    storage_rows: Mapping[str, bytes]
-    """The rows of long-term storage in that row, evicted with the segment."""
 
     @property
     def size_bytes(self) -> int:

@@ -7,8 +7,8 @@ they describe the state right before *begin*, whatever happens between the parts
 ::
 
     segment row
-    0    1   row version (1)
-    1    1   flags: 1 sealed, 2 merged, 4 deleted
+    0    1   row version (4; 1 does not tell of an attribute index)
+    1    1   flags: 1 sealed, 2 merged, 4 deleted, 8 has an attribute index
     2    8   segment id
     10   8   start offset
     18   8   length
@@ -36,10 +36,12 @@ from headrace.segmentstore.state.segment_attributes import SegmentAttributes
 from headrace.segmentstore.state.segment_state import SegmentState
 
 _ROW: Final = struct.Struct(">BBqqqqH")
-ROW_VERSION: Final = 1
+ROW_VERSION: Final = 4
+_VERSION_1: Final = 1
 _SEALED: Final = 1
 _MERGED: Final = 2
 _DELETED: Final = 4
+_HAS_INDEX: Final = 8
 
 _PIECE: Final = 2
 _LAST_PIECE: Final = 3
@@ -53,6 +55,7 @@ def encode_segment_row(state: SegmentState) -> bytes:
             _SEALED * state.accepted_sealed
             + _MERGED * state.accepted_merged
             + _DELETED * state.accepted_deleted
+            + _HAS_INDEX * state.attributes.has_index
         )
         head = _ROW.pack(
             ROW_VERSION,
@@ -76,7 +79,7 @@ def decode_segment_row(row: Buffer) -> SegmentState:
     view = memoryview(row)
     try:
         version, flags, segment_id, start, length, modified, name_length = _ROW.unpack_from(view, 0)
-        if version != ROW_VERSION:
+        if version not in {ROW_VERSION, _VERSION_1}:
             raise DataCorruptionError(f"segment row of unknown version {version}")
         end = _ROW.size + name_length
         name = str(view[_ROW.size : end], "utf-8")
@@ -85,6 +88,9 @@ def decode_segment_row(row: Buffer) -> SegmentState:
         raise DataCorruptionError(f"segment row does not decode: {error}") from error
     if end != len(view):
         raise DataCorruptionError(f"segment row of {name!r} has {len(view) - end} bytes too many")
+    attributes = SegmentAttributes(values)
+    if flags & _HAS_INDEX:
+        attributes.note_index()
     return SegmentState(
         segment_id,
         name,
@@ -99,8 +105,13 @@ def decode_segment_row(row: Buffer) -> SegmentState:
         deleted=bool(flags & _DELETED),
         accepted_deleted=bool(flags & _DELETED),
         last_modified_ms=modified,
-        attributes=SegmentAttributes(values),
+        attributes=attributes,
     )
+
+
+def is_of_version_1(row: Buffer) -> bool:
+    """Whether a row does not tell whether its segment has an attribute index."""
+    return len(row) > 0 and row[0] == _VERSION_1
 
 
 def split_row(row: bytes, bytes_max: int) -> Iterator[bytes]:
@@ -173,6 +184,9 @@ def install(
 ) -> Iterator[int]:
     """Replace the state of ``container`` by the content of a checkpoint; complete when exhausted.
 
+    The log begins with it, so it was truncated there: all that the rows tell of is stored, or was not needed
+    because of a deletion, which follows in the log if the row does not have it.
+
     Yields after each segment row its length: 25,000 take 0.25 s.
     """
     container.by_id = {}
@@ -184,6 +198,7 @@ def install(
         if state.deleted or state.merged:
             container.retired[state] = None
         else:
+            state.note_all_stored()
             container.by_name[state.name] = state
         yield len(row)
     container.storage_rows = dict(storage_rows)

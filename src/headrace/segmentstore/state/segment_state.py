@@ -138,6 +138,11 @@ class SegmentState:
         """Prevent the eviction of the segment until the container ends."""
         self.pinned = True
 
+    def note_index(self) -> None:
+        """The segment has an attribute index, or is about to."""
+        self.attributes.note_index()
+        self.checkpoint_row = None
+
     def drop_checkpoint_row(self) -> None:
         """What a checkpoint has of the segment has changed."""
         self.checkpoint_row = None

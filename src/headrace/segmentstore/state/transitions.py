@@ -16,7 +16,6 @@ Recovery calls *accept* and *apply* for the operations of the log, after :func:`
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from types import MappingProxyType
 
 from headrace.errors import (
     ContainerOfflineError,
@@ -36,7 +35,7 @@ from headrace.segmentstore.operations import catalogue as ops
 from headrace.segmentstore.operations.catalogue import Buffer, Operation
 from headrace.segmentstore.state.container_state import ContainerState
 from headrace.segmentstore.state.eviction_plan import Candidate
-from headrace.segmentstore.state.metadata_checkpoint import decode_segment_row
+from headrace.segmentstore.state.metadata_checkpoint import decode_segment_row, is_of_version_1
 from headrace.segmentstore.state.segment_state import SegmentState
 from headrace.storage.metadata.rows import segment_key
 
@@ -138,15 +137,11 @@ def propose_map(
 
 
 def propose_activate(
-    container: ContainerState,
-    sequence: int,
-    segment_id: int,
-    row: Buffer,
-    storage_rows: Mapping[str, bytes] = MappingProxyType({}),
+    container: ContainerState, sequence: int, segment_id: int, row: Buffer
 ) -> ops.ActivateSegment:
     _check_free_slot(container)
     assert segment_id not in container.by_id, "one activation of a name at a time, and only if it is inactive"
-    return ops.ActivateSegment(sequence, segment_id, row, storage_rows)
+    return ops.ActivateSegment(sequence, segment_id, row)
 
 
 def _check_free_slot(container: ContainerState) -> None:
@@ -159,8 +154,7 @@ def propose_evict(
 ) -> ops.EvictSegments:
     """Evict those of the candidates that are unchanged since they were chosen, and idle."""
     idle = [each for each in candidates if each.state.last_used == each.last_used and is_idle(each)]
-    ids = [each.state.segment_id for each in idle]
-    return ops.EvictSegments(sequence, ids, [list(each.storage_rows) for each in idle])
+    return ops.EvictSegments(sequence, [each.state.segment_id for each in idle])
 
 
 def propose_update(
@@ -247,7 +241,8 @@ def activated(operation: ops.ActivateSegment) -> SegmentState:
         raise DataCorruptionError(f"segment {operation.segment_id} is activated by a row of another one")
     state.note_all_stored()
     state.last_used = operation.sequence
-    state.checkpoint_row = bytes(operation.row)
+    if not is_of_version_1(operation.row):
+        state.checkpoint_row = bytes(operation.row)
     return state
 
 

@@ -113,6 +113,23 @@ def plan_step(aggregator: SegmentAggregator, *, write_bytes_max: int) -> Step | 
             return head
 
 
+def next_to_adopt(aggregator: SegmentAggregator) -> SegmentAggregator | None:
+    """Return a segment that the next step is about, and of which storage has to be asked what it has first;
+    None if there is none.
+    """
+    if not aggregator.adopted:
+        return aggregator
+    merges = 0
+    for item in aggregator.queue:
+        if type(item) is PendingMerge:
+            if not item.source.adopted:
+                return item.source
+            merges += 1
+        if merges == MERGES_MAX or type(item) not in {PendingMerge, PendingAppend}:
+            break
+    return None
+
+
 def _plan_merge(target: SegmentAggregator, merge: PendingMerge, absorb_bytes_max: int) -> Step:
     """Decide anew whenever the merge is at the head: a failed attempt may have changed the answer.
 

@@ -16,7 +16,12 @@ from typing import Final
 from headrace.errors import CorruptionError, FencedOutError, HeadraceError
 from headrace.runtime.loop_budget import LoopBudget
 from headrace.segmentstore.storagewriter.config import StorageWriterConfig
-from headrace.segmentstore.storagewriter.flush_plan import WaitStep, plan_step, sources_of
+from headrace.segmentstore.storagewriter.flush_plan import (
+    WaitStep,
+    next_to_adopt,
+    plan_step,
+    sources_of,
+)
 from headrace.segmentstore.storagewriter.flush_schedule import FlushSchedule
 from headrace.segmentstore.storagewriter.segment_aggregator import PendingDelete, SegmentAggregator
 from headrace.segmentstore.storagewriter.segment_flusher import SegmentFlusher
@@ -156,6 +161,9 @@ class Flushing:
                 # be gone already.
                 aggregator.waiting = True
                 return
+            if (unknown := next_to_adopt(aggregator)) is not None:
+                await self._flusher.adopt(unknown)
+                continue
             step = plan_step(aggregator, write_bytes_max=self._config.write_bytes_max)
             if step is None:
                 return
@@ -203,7 +211,7 @@ class Flushing:
         aggregator.not_before = now + pause
         aggregator.urgent = True  # it was due, for whatever reason
         self._log_failure(aggregator, error, now)
-        self._flusher.adopt(aggregator)
+        self._flusher.adopt_nowait(aggregator)
 
     def _log_failure(self, aggregator: SegmentAggregator, error: HeadraceError, now: float) -> None:
         """Say so, but not for each of ten thousand segments when storage is away as a whole."""

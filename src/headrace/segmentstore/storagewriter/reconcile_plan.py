@@ -20,8 +20,10 @@ def adopt_stored_state(segment: SegmentState, info: StoredSegmentInfo | None) ->
     Raises:
         DataCorruptionError: storage has bytes or a seal the log does not know, or has lost bytes.
     """
-    if segment.deleted or segment.merged:
-        # What storage still has of it will be deleted; only bytes can matter, to a merge.
+    is_live = not (segment.deleted or segment.merged)
+    if not is_live:
+        # What storage still has of it will be deleted; only bytes can matter, to a merge. Storage may never
+        # have got all of it: if the segment, or the target of the merge, was deleted before.
         length = info.length if info is not None else segment.stored_length
     elif info is None:
         if segment.stored_length:
@@ -43,7 +45,7 @@ def adopt_stored_state(segment: SegmentState, info: StoredSegmentInfo | None) ->
         segment.note_stored_seal(sealed=info.sealed)
     if length > segment.durable_length:
         raise _contradiction(segment, f"storage has {length} bytes, the log {segment.durable_length}")
-    if length < segment.stored_length:
+    if is_live and length < segment.stored_length:
         raise _contradiction(segment, f"storage has {length} of {segment.stored_length} stored bytes")
     return length
 

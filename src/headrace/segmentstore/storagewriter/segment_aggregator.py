@@ -86,6 +86,9 @@ class SegmentAggregator:
     in_storage: bool
     """Storage has a row of this segment."""
 
+    adopted: bool = True
+    """Whether storage was asked for that and for what it claims; else before the next step."""
+
     claimed: int = 0
     """The length that storage claims; bytes of the queue below it are compared, not written."""
 
@@ -135,6 +138,14 @@ class SegmentAggregator:
     failures: int = 0
     not_before: float = 0.0
     """Loop time before which a failed flush is not repeated."""
+
+    def adopt(self, claimed: int, *, in_storage: bool) -> None:
+        """Storage claims to have ``claimed`` bytes."""
+        self.adopted = True
+        self.in_storage = in_storage
+        self.claimed = claimed
+        if self.confirmed is not None:
+            self.confirmed = min(self.confirmed, claimed)
 
     # ---------------------------------------------------------------------------------- adding
 
@@ -229,7 +240,7 @@ class SegmentAggregator:
             )
         self.seen = end
         if self.confirmed is None:
-            self.confirmed = min(offset, self.claimed)
+            self.confirmed = min(offset, self.claimed) if self.adopted else offset
 
     @property
     def _may_be_elsewhere(self) -> bool:
@@ -268,7 +279,7 @@ class SegmentAggregator:
     @property
     def compares(self) -> bool:
         """Whether the head of the queue has bytes that storage claims to have already."""
-        if self.confirmed is None or self.confirmed >= self.claimed or not self.queue:
+        if not self.adopted or self.confirmed is None or self.confirmed >= self.claimed or not self.queue:
             return False
         head = self.queue[0]
         return isinstance(head, PendingAppend | PendingMerge) and head.offset < self.claimed
@@ -315,7 +326,7 @@ class SegmentAggregator:
     def check(self) -> None:
         """Assert the invariants: what storage does not have yet is contiguous and ends at ``reach``."""
         assert self.segment.stored_length <= self.reach <= self.segment.durable_length
-        assert (self.confirmed or 0) <= self.claimed
+        assert (self.confirmed or 0) <= self.claimed or not self.adopted
         sequences = [item.sequence for item in self.queue]
         assert sequences == sorted(sequences)
         assert self.changes == sum(type(item) is not PendingAppend for item in self.queue)

@@ -6,6 +6,7 @@ either none or all of it.
 
 from __future__ import annotations
 
+import contextlib
 from typing import Final
 
 from headrace.errors import CorruptionError, DataCorruptionError, StorageReadError
@@ -30,7 +31,9 @@ from headrace.segmentstore.storagewriter.segment_aggregator import (
     SegmentAggregator,
     queue_source_deletions,
 )
+from headrace.storage.chunks.segment_info import StoredSegmentInfo
 from headrace.storage.chunks.segment_storage import ChunkedSegmentStorage
+from headrace.storage.metadata.contract import RowsNotLoadedError
 
 _COMPARED_BYTES: Final = 1 * MIB
 
@@ -55,20 +58,36 @@ class SegmentFlusher:
         return sources
 
     def make_aggregator(self, segment: SegmentState, totals: QueueTotals) -> SegmentAggregator:
-        """First contact with a segment: begin with what storage has. Raises: DataCorruptionError."""
+        """First contact with a segment: begin with what storage has, if that is in memory.
+
+        Raises: DataCorruptionError.
+        """
         aggregator = SegmentAggregator(segment, in_storage=False, totals=totals)
-        self.adopt(aggregator)
+        self.adopt_nowait(aggregator)
         return aggregator
 
-    def adopt(self, aggregator: SegmentAggregator) -> None:
-        """Learn what storage claims to have. Raises: DataCorruptionError if that cannot be."""
+    def adopt_nowait(self, aggregator: SegmentAggregator) -> None:
+        """Learn what storage claims to have, now or before the next step. Raises: DataCorruptionError."""
+        aggregator.adopted = False
+        with contextlib.suppress(RowsNotLoadedError):
+            self._adopt(aggregator, self._storage.info_nowait(aggregator.segment.storage_name))
+
+    async def adopt(self, aggregator: SegmentAggregator) -> None:
+        """Learn what storage claims to have.
+
+        Raises:
+            DataCorruptionError: that cannot be.
+            StorageReadError: it cannot be known now; the segment has to be adopted later.
+        """
+        aggregator.adopted = False
+        self._adopt(aggregator, await self._storage.info(aggregator.segment.storage_name))
+
+    def _adopt(self, aggregator: SegmentAggregator, info: StoredSegmentInfo | None) -> None:
         segment = aggregator.segment
-        info = self._storage.info(segment.storage_name)
         claimed = adopt_stored_state(segment, info)
         if claimed > max(segment.stored_length, aggregator.claimed):
             self.reconciliations += 1
-        aggregator.in_storage = info is not None
-        aggregator.claimed = claimed
+        aggregator.adopt(claimed, in_storage=info is not None)
 
     async def perform(self, aggregator: SegmentAggregator, step: Step) -> None:
         match step:
@@ -110,7 +129,7 @@ class SegmentFlusher:
         for merge in step.absorbed:
             merge.source.busy = True
         try:
-            await self._storage.write(
+            stored = await self._storage.write(
                 segment.storage_name,
                 step.offset,
                 buffers,
@@ -122,7 +141,7 @@ class SegmentFlusher:
                 merge.source.busy = False
         aggregator.in_storage = True
         self.bytes_written += step.length
-        self._check_length(segment, step.offset + step.length)
+        _check_length(segment, step.offset + step.length, stored)
         self._advance(aggregator, step.offset + step.length)
         for merge in step.absorbed:
             self.merges_absorbed += 1
@@ -162,9 +181,10 @@ class SegmentFlusher:
             await self._delete_from_storage(source)
             return True
         await self._check_claim(target, merge.offset, merge.end, source.segment, 0)
-        if target.deleted:
+        twin = await self._storage.info(source.segment.storage_name)
+        if target.deleted:  # meanwhile
             return False
-        if self._storage.info(source.segment.storage_name) is not None:
+        if twin is not None:
             # The write that gave its bytes to the target was not known to have succeeded, and the source was
             # stored by itself meanwhile: after a crash, or a lost reply. What is stored may have left the
             # cache, so the two are compared with each other before one of them goes.
@@ -186,7 +206,7 @@ class SegmentFlusher:
             DataCorruptionError: they differ.
             StorageReadError: storage did not answer, or with damaged bytes; retry.
         """
-        info = self._storage.info(segment.storage_name)
+        info = await self._storage.info(segment.storage_name)
         assert info is not None
         for at in range(max(offset, info.start_offset), end, _COMPARED_BYTES):
             length = min(_COMPARED_BYTES, end - at)
@@ -207,8 +227,8 @@ class SegmentFlusher:
 
     async def _check_twins(self, target: SegmentState, merge: PendingMerge) -> None:
         """Compare what storage has of a source with what it has in the target. Raises as _check_claim."""
-        source, taken = merge.source.segment, self._storage.info(target.storage_name)
-        own = self._storage.info(source.storage_name)
+        source, taken = merge.source.segment, await self._storage.info(target.storage_name)
+        own = await self._storage.info(source.storage_name)
         assert taken is not None
         assert own is not None
         for at in range(max(0, taken.start_offset - merge.offset), own.length, _COMPARED_BYTES):
@@ -239,9 +259,9 @@ class SegmentFlusher:
     async def _concat(self, aggregator: SegmentAggregator, merge: PendingMerge) -> None:
         target, source = aggregator.segment, merge.source.segment
         length = merge.end - merge.offset
-        info = self._storage.info(source.storage_name)
+        info = await self._storage.info(source.storage_name)
         if info is None:
-            self.adopt(aggregator)  # did an earlier attempt succeed?
+            await self.adopt(aggregator)  # did an earlier attempt succeed?
             if aggregator.claimed >= merge.end:
                 return
         if info is None or info.length != length:
@@ -254,9 +274,9 @@ class SegmentFlusher:
         if not aggregator.in_storage:
             await self._storage.create(target.storage_name, max(0, target.attribute(ROLLOVER_SIZE)))
             aggregator.in_storage = True
-        await self._storage.concat(target.storage_name, merge.offset, source.storage_name)
+        stored = await self._storage.concat(target.storage_name, merge.offset, source.storage_name)
         self.merges_joined += 1
-        self._check_length(target, merge.end)
+        _check_length(target, merge.end, stored)
         self._advance(aggregator, merge.end)
         self._complete_merge(aggregator, merge)
 
@@ -275,20 +295,11 @@ class SegmentFlusher:
 
     async def _delete_from_storage(self, aggregator: SegmentAggregator) -> None:
         name = aggregator.segment.storage_name
-        if self._storage.info(name) is not None:
+        if await self._storage.info(name) is not None:
             await self._storage.delete(name)
         aggregator.in_storage = False
 
     # ---------------------------------------------------------------------------------- after a step
-
-    def _check_length(self, segment: SegmentState, expected: int) -> None:
-        """Check that storage reports the length that was just stored. Raises: DataCorruptionError."""
-        info = self._storage.info(segment.storage_name)
-        if info is None or info.length != expected:
-            raise DataCorruptionError(
-                f"segment {segment.name!r}: {expected} bytes were stored, storage tells of "
-                f"{'none' if info is None else info.length}"
-            )
 
     def _advance(self, aggregator: SegmentAggregator, length: int) -> None:
         """The bytes below ``length`` are stored; of recovered ones that is no news."""
@@ -310,3 +321,11 @@ class SegmentFlusher:
         self._read_index.complete_merge(aggregator.segment, source.segment)
         self._read_index.drop(source.segment)
         aggregator.finish(merge)
+
+
+def _check_length(segment: SegmentState, expected: int, stored: int) -> None:
+    """Check that storage reports the length that was just stored. Raises: DataCorruptionError."""
+    if stored != expected:
+        raise DataCorruptionError(
+            f"segment {segment.name!r}: {expected} bytes were stored, storage tells of {stored}"
+        )

@@ -80,6 +80,7 @@ class StorageWriter:
         on_progress: Callable[[], None] | None = None,
     ) -> None:
         self._storage = storage
+        self._memory_log = memory_log
         self._config = config = config or StorageWriterConfig()
         self._flusher = SegmentFlusher(storage, read_index)
         self._acknowledgements = Acknowledgements()
@@ -208,8 +209,8 @@ class StorageWriter:
 
     def _wake_flush_waiters(self) -> None:
         """Wake callers that wait for everything to be stored, if it is."""
-        if not self._flush_waiters or not self._intake.idle or len(self._schedule):
-            return
+        if not self._flush_waiters or not self._intake.idle or len(self._schedule) or len(self._memory_log):
+            return  # what is stored may have appended to tables of the container
         if self._truncation.acknowledgeable() is not None:
             return
         for waiter in self._flush_waiters:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
@@ -283,6 +283,30 @@ class ContainerTables(TablePages):
             batch = Batch(tail, tail + len(data), [names[name] for name in present], [REMOVED] * len(present))
             if await table.append(batch, data):
                 self._on_updated(table, batch.keys)
+                return
+
+    async def table_change(self, segment: str, changes: Mapping[bytes, bytes | None]) -> None:
+        """Put the keys that have a value and remove those that have None, in one append, on no condition.
+
+        Raises:
+            InvalidArgumentError: a bound on keys, values or the batch is exceeded.
+            ThrottledError: nothing was done, send again.
+        """
+        entries = [TableEntry(key, value) for key, value in changes.items() if value is not None]
+        removed = [key for key, value in changes.items() if value is None]
+        check_items(key_length_of(await self._tables.get_segment(segment)), entries)
+        data, starts = encode_entries(entries)
+        size = len(data)
+        data += encode_removals(removed)
+        items = [TableKey(key) for key in (*(entry.key for entry in entries), *removed)]
+        while items:
+            table, keys = await self._admit(segment, items, ANY_LENGTH)
+            tail = table.state.tail
+            ends = pairwise([*(tail + start for start in starts), tail + size])
+            locations = [pack_location(version, end - version) for version, end in ends]
+            locations += [REMOVED] * len(removed)
+            if await table.append(Batch(tail, tail + len(data), keys, locations), data):
+                self._on_updated(table, keys)
                 return
 
     async def _admit(

@@ -26,8 +26,8 @@ from dataclasses import dataclass
 from headrace.errors import CorruptionError, ThrottledError
 from headrace.storage.chunks.chunk_names import parse_chunk_name
 from headrace.storage.chunks.segment_layout import Rows, load_chunk
+from headrace.storage.metadata.contract import RowsNotLoadedError
 from headrace.storage.metadata.rows import (
-    GARBAGE_PREFIX,
     GarbageRow,
     checksum_key,
     chunk_key,
@@ -63,15 +63,18 @@ class GarbageQueue:
 
     def __init__(self, *, batches_max: int, orphans_max: int, delay_s: float) -> None:
         self._batches: OrderedDict[int, GarbageBatch] = OrderedDict()
-        self._unread: deque[str] = deque()
-        """Keys of the rows of a former owner that were not read yet: all are older than the batches dropped
-        since. There may be a hundred thousand, too many for one iteration of the loop.
+        self._unread = range(0)
+        """Numbers that former owners may have used, and whose rows were not read yet: all are older than the
+        batches dropped since. There may be a hundred thousand, too many for one iteration of the loop.
         """
 
         self._unread_not_before = 0.0
+        self._doubtful: dict[int, float] = {}
+        """Batches whose rows have to be read again, and when."""
+
         self._batches_max = batches_max
         self._delay_s = delay_s
-        self._next_number = 0
+        self.next_number = 0
         self.orphans: deque[str] = deque(maxlen=orphans_max)
         """More than that are forgotten: the next owner finds them by listing."""
 
@@ -94,35 +97,51 @@ class GarbageQueue:
         self._unreported.append(number)
 
     def __len__(self) -> int:
-        return len(self._batches) + len(self._unread)
+        """Return the number of batches; those of former owners count once they are read."""
+        return len(self._batches) + len(self._doubtful)
 
-    def load(self, keys: Sequence[str], now: float) -> None:
-        """Take over the rows of a former owner, by their ``keys`` in order."""
-        self._unread.extend(keys)
+    def load(self, first: int, end: int, now: float) -> None:
+        """Take over the batches of former owners, with numbers of ``[first, end)``; not all of them exist."""
+        self._unread = range(first, end)
         self._unread_not_before = now + self._delay_s
-        if keys:
-            self._next_number = _number_of(keys[-1]) + 1
+        self.next_number = end
+
+    def first_number(self) -> int:
+        """Return a number such that no batch has a lower one."""
+        known = (self._batches, self._doubtful, self._set_aside, self._unread[:1])
+        return min((number for numbers in known for number in numbers), default=self.next_number)
 
     def has_unread(self, now: float) -> bool:
-        """Whether batches of a former owner are due that were not read yet."""
-        return bool(self._unread) and self._unread_not_before <= now
+        """Whether rows of batches are to be read that were not, or have to be read again."""
+        return any(not_before <= now for not_before in self._doubtful.values()) or (
+            bool(self._unread) and self._unread_not_before <= now and len(self) < self._batches_max
+        )
 
     def _read_some(self, get: Callable[[str], bytes | None], now: float, count_max: int) -> None:
         """Read up to ``count_max`` of the rows not read yet. Damaged ones are set aside."""
         if not self.has_unread(now):
             return
-        batches: list[GarbageBatch] = []
-        for _ in range(min(count_max, len(self._unread))):
-            key = self._unread.popleft()
-            number, data = _number_of(key), get(key)
-            assert data is not None  # a row is removed only after it was read
+        numbers = [number for number, not_before in self._doubtful.items() if not_before <= now]
+        del numbers[count_max:]
+        again = len(numbers)
+        if self._unread_not_before <= now and len(self) < self._batches_max:
+            numbers += self._unread[: count_max - again]
+        rows, missing = _get_all(get, [garbage_key(number) for number in numbers])
+        if missing:
+            raise RowsNotLoadedError(missing)
+        for number in numbers[:again]:
+            del self._doubtful[number]
+        self._unread = self._unread[len(numbers) - again :]
+        for number, data in reversed(list(zip(numbers, rows, strict=True))):
+            if data is None:
+                continue
             try:
-                batches.append(GarbageBatch(number, decode_garbage_row(data, key), now))
+                row = decode_garbage_row(data, garbage_key(number))
             except CorruptionError as error:
                 self._put_aside(number, error)
-        for batch in reversed(batches):
-            self._batches[batch.number] = batch
-            self._batches.move_to_end(batch.number, last=False)
+                continue
+            self._batches[number] = GarbageBatch(number, row, now)
+            self._batches.move_to_end(number, last=False)
 
     def check_capacity(self) -> None:
         """Raises: ThrottledError if deleting does not keep up; before anything is dropped."""
@@ -131,8 +150,8 @@ class GarbageQueue:
 
     def reserve(self, row: GarbageRow, rows: Rows, now: float) -> GarbageBatch:
         """Add a batch's row to a commit; ``add`` the batch when the commit has succeeded."""
-        batch = GarbageBatch(self._next_number, row, now + self._delay_s)
-        self._next_number += 1
+        batch = GarbageBatch(self.next_number, row, now + self._delay_s)
+        self.next_number += 1
         rows[garbage_key(batch.number)] = encode_garbage_row(row)
         return batch
 
@@ -149,10 +168,14 @@ class GarbageQueue:
         """Return up to ``count_max`` chunks of the oldest batches that are due; none of those ``without``.
 
         A batch of which its row, or that of the next chunk, is missing or damaged is set aside.
+
+        Raises:
+            RowsNotLoadedError: rows of the next ones are not in memory; nothing changed.
         """
         self._read_some(get, now, count_max)
         parts: list[GarbagePart] = []
         damaged: list[tuple[int, CorruptionError]] = []
+        missing: list[str] = []
         for batch in self._batches.values():
             if not count_max or (parts and batch.not_before > now):
                 break  # nearly all of them are in the order in which they become due
@@ -162,19 +185,22 @@ class GarbageQueue:
                 except CorruptionError as error:
                     damaged.append((batch.number, error))
                     continue
+                except RowsNotLoadedError as error:
+                    missing += error.keys
+                    count_max -= 1
+                    continue
                 parts.append(part)
                 count_max -= len(part.chunks)
+        if missing:
+            raise RowsNotLoadedError(missing)
         for number, what in damaged:
             self._put_aside(number, what)
         return parts
 
-    def resync(self, number: int, get: Callable[[str], bytes | None], now: float) -> None:
-        """The outcome of a commit is unknown: take over what the store says about batch ``number``."""
-        data = get(garbage_key(number))
+    def reread(self, number: int, not_before: float) -> None:
+        """The outcome of a commit is unknown: the row of batch ``number`` has to be read again."""
         self._batches.pop(number, None)
-        if data is not None:
-            row = decode_garbage_row(data, garbage_key(number))
-            self._batches[number] = GarbageBatch(number, row, now + self._delay_s)
+        self._doubtful[number] = not_before
 
     def finish(self, part: GarbagePart) -> None:
         """The objects of ``part`` are deleted and its rows committed."""
@@ -223,8 +249,16 @@ def plan_commits(parts: Sequence[GarbagePart], rows_max: int, bytes_max: int) ->
     return [*commits, rows] if rows else commits
 
 
-def _number_of(key: str) -> int:
-    return int(key[len(GARBAGE_PREFIX) :], 16)
+def _get_all(get: Callable[[str], bytes | None], keys: Sequence[str]) -> tuple[list[bytes | None], list[str]]:
+    """Return the rows in memory, and the keys of those that are not."""
+    rows: list[bytes | None] = []
+    missing: list[str] = []
+    for key in keys:
+        try:
+            rows.append(get(key))
+        except RowsNotLoadedError as error:
+            missing += error.keys
+    return rows, missing
 
 
 def _take_part(batch: GarbageBatch, get: Callable[[str], bytes | None], count_max: int) -> GarbagePart:
@@ -250,15 +284,12 @@ def _take_part(batch: GarbageBatch, get: Callable[[str], bytes | None], count_ma
     return GarbagePart(batch.number, chunks, keys, GarbageRow(name, count) if count else None)
 
 
-def is_orphan(name: str, *, incarnation: str, epoch: int, get: Callable[[str], bytes | None]) -> bool:
-    """Say whether a listed object is of an older container epoch of this metadata, and no row names it."""
+def may_be_orphan(name: str, *, incarnation: str, epoch: int) -> bool:
+    """Say whether a listed object is of an older container epoch of this metadata: an orphan, if no row
+    names it.
+    """
     parsed = parse_chunk_name(name)
-    return (
-        parsed is not None
-        and parsed.incarnation == incarnation
-        and parsed.epoch < epoch
-        and get(chunk_key(name)) is None
-    )
+    return parsed is not None and parsed.incarnation == incarnation and parsed.epoch < epoch
 
 
 def is_of_later_owner(name: str, *, incarnation: str, epoch: int, owner: str) -> bool:

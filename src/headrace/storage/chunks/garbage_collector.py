@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Final
 
 from headrace.storage.chunks.chunk_io import ChunkIO
@@ -13,18 +14,17 @@ from headrace.storage.chunks.garbage import (
     GarbagePart,
     GarbageQueue,
     is_of_later_owner,
-    is_orphan,
+    may_be_orphan,
     plan_commits,
 )
 from headrace.storage.chunks.incarnation import Incarnation
-from headrace.storage.metadata.contract import RowCatalogue, RowStore
-from headrace.storage.metadata.rows import chunk_key
+from headrace.storage.metadata.contract import RowCatalogue, RowStore, with_rows
+from headrace.storage.metadata.rows import chunk_key, garbage_key
 from headrace.storage.providers.contract import LIST_PAGE_OBJECTS_MAX
 
 _logger = logging.getLogger(__name__)
 
-#: Orphans remembered while objects are listed, also those that turn out to be of inactive segments; if there
-#: are more, objects are listed again.
+#: Orphans remembered while objects are listed; if there are more, objects are listed again.
 _LISTED_MAX: Final = 10_000
 
 #: Rows of deleted chunks that go in one commit, as far as its bytes are enough; one chunk may have more of
@@ -66,7 +66,7 @@ class GarbageCollector:
         failed: set[int] = set()
         while deleted < objects_max:
             count_max = min(self._config.garbage_batch_chunks, objects_max - deleted)
-            parts = self._garbage.next_parts(self._rows.get, loop.time(), count_max, failed)
+            parts = await with_rows(self._rows.load, partial(self._next_parts, count_max, failed))
             self._report_damaged()
             if not parts and self._garbage.has_unread(loop.time()):
                 await asyncio.sleep(0)  # one call has a bound of its own
@@ -84,6 +84,10 @@ class GarbageCollector:
             await self._forget(gone)
             deleted += sum(len(part.chunks) for part in gone)
         return deleted
+
+    def _next_parts(self, count_max: int, failed: set[int]) -> list[GarbagePart]:
+        now = asyncio.get_running_loop().time()
+        return self._garbage.next_parts(self._rows.get, now, count_max, failed)
 
     def _report_damaged(self) -> None:
         """Log the batches that were set aside. Their objects are not needed; they only take space."""
@@ -103,21 +107,26 @@ class GarbageCollector:
 
     async def _forget(self, parts: Sequence[GarbagePart]) -> None:
         """Remove the rows of what was deleted: those of many small batches together."""
+        pending = {garbage_key(part.number): part for part in parts}
+        by_part: dict[str, list[GarbagePart]] = {}
+        for part in parts:
+            kind = self._rows.part_of(dict.fromkeys(map(chunk_key, part.chunks)))
+            by_part.setdefault(kind, []).append(part)
         try:
-            for rows in plan_commits(parts, _ROWS_MAX, self._config.commit_bytes_max):
-                await self._rows.commit(rows)
+            for together in by_part.values():
+                for rows in plan_commits(together, _ROWS_MAX, self._config.commit_bytes_max):
+                    await self._rows.commit(rows)
+                    for key in rows:
+                        if (gone := pending.pop(key, None)) is not None:
+                            self._finish(gone)
         except BaseException:
             now = asyncio.get_running_loop().time()
-            for part in parts:
-                self._garbage.resync(part.number, self._rows.get, now)
-                if self._rows.get(chunk_key(part.chunks[0])) is None:
-                    self._note_deleted(part)  # by a commit before the one that failed
+            for part in pending.values():
+                self._garbage.reread(part.number, now)
             raise
-        for part in parts:
-            self._garbage.finish(part)
-            self._note_deleted(part)
 
-    def _note_deleted(self, part: GarbagePart) -> None:
+    def _finish(self, part: GarbagePart) -> None:
+        self._garbage.finish(part)
         self._on_deleted(part.chunks)
         self.objects_deleted += len(part.chunks)
 
@@ -150,35 +159,28 @@ class GarbageCollector:
                 deleted += await self._delete_listed(names[start : start + LIST_PAGE_OBJECTS_MAX])
                 await asyncio.sleep(self._config.leftovers_pause_s)
             return deleted
-        async for page in self._io.list():  # nearly all may be of inactive segments, and hide orphans
-            names = [
-                found.name
-                for found in page
-                if is_orphan(found.name, incarnation=incarnation.name, epoch=epoch, get=self._rows.get)
-            ]
-            deleted += await self._delete_listed(names)
+        async for page in self._io.list():
+            names = [found.name for found in page]
+            deleted += await self._delete_listed(await self._find_orphans(names, incarnation.name, epoch))
             await asyncio.sleep(self._config.leftovers_pause_s)
         return deleted
 
     async def _list_orphans(
         self, incarnation: str, epoch: int, owner: Callable[[], str]
     ) -> tuple[str, list[str]]:
-        """Return an object of a later owner, if any, and up to ``_LISTED_MAX`` that may be orphans."""
+        """Return an object of a later owner, if any, and about ``_LISTED_MAX`` orphans."""
         names: list[str] = []
         async for page in self._io.list():
-            for found in page:
-                name = found.name
+            listed = [found.name for found in page]
+            for name in listed:
                 if is_of_later_owner(name, incarnation=incarnation, epoch=epoch, owner=owner()):
                     return name, []
-                if len(names) < _LISTED_MAX and is_orphan(
-                    name, incarnation=incarnation, epoch=epoch, get=self._rows.get
-                ):
-                    names.append(name)
+            if len(names) < _LISTED_MAX:
+                names += await self._find_orphans(listed, incarnation, epoch)
             await asyncio.sleep(self._config.leftovers_pause_s)
         return "", names
 
     async def _delete_listed(self, names: list[str]) -> int:
-        names = await self._drop_inactive(names)
         left = await self._io.delete(names)
         if left:
             noted = self._garbage.add_orphans(list(left))
@@ -192,12 +194,16 @@ class GarbageCollector:
         self.leftovers_deleted += len(names) - len(left)
         return len(names) - len(left)
 
-    async def _drop_inactive(self, names: list[str]) -> list[str]:
-        """Return those of ``names`` that no row in the catalogue of inactive segments names either."""
-        if not names or self._catalogue is None:
+    async def _find_orphans(self, listed: list[str], incarnation: str, epoch: int) -> list[str]:
+        """Return those of the objects that are of former owners and that no row names, nor ever will."""
+        names = [name for name in listed if may_be_orphan(name, incarnation=incarnation, epoch=epoch)]
+        if names and self._catalogue is not None:
+            inactive = await self._catalogue.find_chunks(names)
+            names = [name for name in names if name not in inactive]
+        if not names:
             return names
-        inactive = await self._catalogue.find_chunks(names)
-        return [name for name in names if name not in inactive]
+        existing = await self._rows.find_existing(list(map(chunk_key, names)))
+        return [name for name in names if chunk_key(name) not in existing]
 
     async def _delete_orphans(self, objects_max: int) -> int:
         orphans = self._garbage.orphans

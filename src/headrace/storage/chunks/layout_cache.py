@@ -22,6 +22,7 @@ from headrace.storage.chunks.segment_layout import (
     load_layout,
 )
 from headrace.storage.chunks.segment_locks import SegmentLocks
+from headrace.storage.metadata.contract import RowsNotLoadedError, RowStore, with_rows
 
 _CHUNKS_MAX: Final = 64
 
@@ -29,7 +30,7 @@ _CHUNKS_MAX: Final = 64
 class LayoutCache:
     """What the segments of one container look like, to the owner of ``epoch``. Used on its loop.
 
-    ``get_row`` returns a row by its key, or None.
+    Methods without a wait raise ``RowsNotLoadedError`` if a row they need is not in memory.
     """
 
     __slots__ = (
@@ -40,12 +41,14 @@ class LayoutCache:
         "_get_row",
         "_indexes",
         "_layouts",
+        "_load_rows",
         "_rows_left",
         "_walks",
     )
 
-    def __init__(self, get_row: GetRow, epoch: int, config: SegmentStorageConfig) -> None:
-        self._get_row = get_row
+    def __init__(self, rows: RowStore, epoch: int, config: SegmentStorageConfig) -> None:
+        self._get_row: GetRow = rows.get
+        self._load_rows = rows.load
         self._epoch = epoch
         self._config = config
         self._layouts: OrderedDict[str, SegmentLayout] = OrderedDict()
@@ -67,8 +70,21 @@ class LayoutCache:
     def __len__(self) -> int:
         return len(self._layouts)
 
-    def find(self, segment: str) -> SegmentLayout | None:
-        """Return the layout of a segment; None if storage has none. Raises: DataCorruptionError."""
+    async def find(self, segment: str) -> SegmentLayout | None:
+        """Return the layout of a segment, as of now; None if storage has none.
+
+        Raises:
+            DataCorruptionError: its rows are damaged.
+            StorageReadError: they cannot be read now; retry.
+        """
+        layout = self._layouts.get(segment)
+        if layout is not None:
+            self._layouts.move_to_end(segment)
+            return layout
+        return await with_rows(self._load_rows, lambda: self.find_nowait(segment))
+
+    def find_nowait(self, segment: str) -> SegmentLayout | None:
+        """As :meth:`find`."""
         layout = self._layouts.get(segment)
         if layout is not None:
             self._layouts.move_to_end(segment)
@@ -78,16 +94,23 @@ class LayoutCache:
             self.put(layout)
         return layout
 
-    def get(self, segment: str) -> SegmentLayout:
-        """Return the layout of a segment. Raises: NoSuchSegmentError, DataCorruptionError."""
-        layout = self.find(segment)
+    async def get(self, segment: str) -> SegmentLayout:
+        """Return the layout of a segment. Raises: as :meth:`find`, NoSuchSegmentError."""
+        layout = await self.find(segment)
         if layout is None:
             raise NoSuchSegmentError(segment)
         return layout
 
-    def get_owned(self, segment: str) -> SegmentLayout:
+    def get_nowait(self, segment: str) -> SegmentLayout:
+        """As :meth:`get`."""
+        layout = self.find_nowait(segment)
+        if layout is None:
+            raise NoSuchSegmentError(segment)
+        return layout
+
+    async def get_owned(self, segment: str) -> SegmentLayout:
         """Return a layout that is to be changed. Raises: as :meth:`get`, FencedOutError."""
-        layout = self.get(segment)
+        layout = await self.get(segment)
         self.check_owner(layout)
         return layout
 
@@ -114,22 +137,29 @@ class LayoutCache:
         Raises:
             NoSuchSegmentError: there is none, or not any more.
             DataCorruptionError: a row is damaged or missing, or they contradict each other.
+            StorageReadError: a row cannot be read now; retry.
         """
-        found = self.reach_at_once(segment, begin, end)
+        try:
+            found = self.reach_at_once(segment, begin, end)
+        except RowsNotLoadedError:
+            found = None
         if found is not None:
             return found
         async with self._walks.hold(segment):
-            index = self._find_index(self.get(segment))
+            index = self._find_index(await self.get(segment))
             while True:
-                async with self._batch_lock:
-                    await asyncio.sleep(0)
-                    layout = self.get(segment)
-                    if self._extend(index, layout, begin, end):
-                        return layout, index
+                try:
+                    async with self._batch_lock:
+                        await asyncio.sleep(0)
+                        layout = self.get_nowait(segment)
+                        if self._extend(index, layout, begin, end):
+                            return layout, index
+                except RowsNotLoadedError as missing:
+                    await self._load_rows(missing.keys)
 
     def reach_at_once(self, segment: str, begin: int, end: int) -> tuple[SegmentLayout, ChunkIndex] | None:
         """As :meth:`reach`, if that takes no waiting."""
-        layout = self.get(segment)
+        layout = self.get_nowait(segment)
         index = self._find_index(layout)
         return (layout, index) if self._extend(index, layout, begin, end) else None
 

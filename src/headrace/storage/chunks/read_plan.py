@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from headrace.errors import InvalidArgumentError, SegmentTruncatedError
 from headrace.storage.chunks.checksum_groups import ChecksumGroups
 from headrace.storage.chunks.segment_layout import Chunk, SegmentLayout
+from headrace.storage.metadata.contract import RowsNotLoadedError
 from headrace.storage.metadata.rows import CHECKSUM_GROUP_BLOCKS, full_group_count
 
 Locate = Callable[[int], tuple[Chunk, int]]
@@ -40,7 +41,8 @@ class ReadPiece:
 def plan_read(
     layout: SegmentLayout, locate: Locate, offset: int, length: int, groups: ChecksumGroups
 ) -> list[ReadPiece]:
-    """Return the pieces that hold ``[offset, offset + length)``, in order.
+    """Return the pieces that hold ``[offset, offset + length)``, in order, up to one whose rows are not in
+    memory.
 
     Args:
         layout: the segment.
@@ -53,14 +55,20 @@ def plan_read(
         SegmentTruncatedError: ``offset`` lies below the start offset.
         InvalidArgumentError: the range ends beyond the stored length.
         DataCorruptionError: checksums are missing or damaged.
+        RowsNotLoadedError: rows of the first piece are not in memory.
     """
     check_range(layout, offset, length)
     end = offset + length
     pieces: list[ReadPiece] = []
     while offset < end:
-        chunk, start = locate(offset)
-        take = min(end, start + chunk.length) - offset
-        pieces.append(_plan_piece(chunk, offset - start, take, groups))
+        try:
+            chunk, start = locate(offset)
+            take = min(end, start + chunk.length) - offset
+            pieces.append(_plan_piece(chunk, offset - start, take, groups))
+        except RowsNotLoadedError:
+            if not pieces:
+                raise
+            break
         offset += take
     return pieces
 

@@ -38,6 +38,7 @@ from headrace.storage.chunks.concat_plan import check_concat, plan_link
 from headrace.storage.chunks.config import SegmentStorageConfig
 from headrace.storage.chunks.garbage import GarbageQueue
 from headrace.storage.chunks.garbage_collector import GarbageCollector
+from headrace.storage.chunks.garbage_numbers import GarbageNumbers
 from headrace.storage.chunks.incarnation import Incarnation
 from headrace.storage.chunks.layout_cache import LayoutCache
 from headrace.storage.chunks.read_plan import ReadPiece, check_range, plan_at_once, plan_read
@@ -45,13 +46,9 @@ from headrace.storage.chunks.segment_info import StoredSegmentInfo
 from headrace.storage.chunks.segment_layout import Rows, SegmentLayout, load_layout, walk_chunks
 from headrace.storage.chunks.segment_locks import SegmentLocks
 from headrace.storage.chunks.truncate_plan import check_truncate, plan_delete, plan_truncate
-from headrace.storage.metadata.contract import RowCatalogue, RowStore
+from headrace.storage.metadata.contract import RowCatalogue, RowsNotLoadedError, RowStore
 from headrace.storage.metadata.joint_store import JointRowStore
-from headrace.storage.metadata.rows import (
-    GARBAGE_PREFIX,
-    SEGMENT_PREFIX,
-    GarbageRow,
-)
+from headrace.storage.metadata.rows import GarbageRow
 from headrace.storage.providers.contract import Buffer, ChunkProvider
 from headrace.storage.providers.retrying import RetryingChunkProvider
 
@@ -128,14 +125,14 @@ class ChunkedSegmentStorage:
             parallel_max=self._config.read_parallel_max,
         )
         self._locks = SegmentLocks()
-        self._layouts = LayoutCache(rows.get, epoch, self._config)
+        self._layouts = LayoutCache(rows, epoch, self._config)
         self._checksums = ChecksumGroups(rows.get)
         self._garbage = GarbageQueue(
             batches_max=self._config.garbage_runs_max,
             orphans_max=ORPHANS_MAX,
             delay_s=self._config.garbage_delay_s,
         )
-        self._garbage_loaded = False
+        self._numbers = GarbageNumbers(self._rows, self._garbage)
         self._incarnation = Incarnation(self._rows, entropy)
         self._writer = ChunkWriter(
             self._io,
@@ -152,29 +149,23 @@ class ChunkedSegmentStorage:
 
     # ---------------------------------------------------------------------------------- what is there
 
-    def info(self, segment: str) -> StoredSegmentInfo | None:
-        """Return what storage has of a segment, or None. Raises: DataCorruptionError."""
-        layout = self._layouts.find(segment)
-        if layout is None:
-            return None
-        return StoredSegmentInfo(
-            segment,
-            layout.length,
-            layout.start_offset,
-            layout.sealed,
-            layout.owner_epoch,
-            layout.chunk_count,
-            layout.rollover_bytes,
-        )
+    async def info(self, segment: str) -> StoredSegmentInfo | None:
+        """Return what storage has of a segment at the moment of return, or None.
 
-    def segments(self) -> list[str]:
-        """Return the names of all stored segments, in order. Cost: looks at every row."""
-        return [key.removeprefix(SEGMENT_PREFIX) for key in self._rows.keys(SEGMENT_PREFIX)]
+        Raises:
+            DataCorruptionError: its rows are damaged.
+            StorageReadError: they cannot be read now; retry.
+        """
+        return _info_of(await self._layouts.find(segment))
+
+    def info_nowait(self, segment: str) -> StoredSegmentInfo | None:
+        """As :meth:`info`. Raises: RowsNotLoadedError if rows of the segment are not in memory."""
+        return _info_of(self._layouts.find_nowait(segment))
 
     def chunks(self, segment: str) -> list[ChunkInfo]:
         """Return the chunks of a segment in order. Cost: looks at the row of every one of them.
 
-        Raises: NoSuchSegmentError, DataCorruptionError.
+        Raises: NoSuchSegmentError, DataCorruptionError, RowsNotLoadedError.
         """
         layout = load_layout(segment, self._rows.get)
         if layout is None:
@@ -247,9 +238,15 @@ class ChunkedSegmentStorage:
         raise DataCorruptionError(f"segment {segment!r}: its chunks are deleted while they are read")
 
     async def _plan_read(self, segment: str, offset: int, length: int) -> list[ReadPiece]:
-        check_range(self._layouts.get(segment), offset, length)
-        layout, index = await self._layouts.reach(segment, offset, offset + length)
-        return plan_read(layout, self._layouts.locator(layout, index), offset, length, self._checksums)
+        check_range(await self._layouts.get(segment), offset, length)
+        while True:
+            layout, index = await self._layouts.reach(segment, offset, offset + length)
+            try:
+                return plan_read(
+                    layout, self._layouts.locator(layout, index), offset, length, self._checksums
+                )
+            except RowsNotLoadedError as missing:
+                await self._rows.load(missing.keys)
 
     def read_at_once(
         self, segment: str, offset: int, length: int, buffer: memoryview
@@ -273,8 +270,8 @@ class ChunkedSegmentStorage:
                 return 0, 0, None
             locate = self._layouts.locator(*found)
             piece = plan_at_once(found[0], locate, offset, length, len(buffer), self._checksums)
-        except HeadraceError:
-            return 0, 0, None  # read_some will raise it
+        except (HeadraceError, RowsNotLoadedError):
+            return 0, 0, None  # read_some will raise it, or load them
         if piece is None:
             return 0, 0, None
         end = self._io.read_at_once(local, piece, buffer)
@@ -295,12 +292,12 @@ class ChunkedSegmentStorage:
             SegmentExistsError: it is there already.
         """
         async with self._locks.hold(segment):
-            if self._layouts.find(segment) is not None:
+            if await self._layouts.find(segment) is not None:
                 raise SegmentExistsError(segment)
             layout = self._layouts.new(segment, rollover_bytes)
             rows: Rows = {}
             layout.put_segment_row(rows)
-            await self._commit(rows, segment)
+            await self._commit(rows, layout)
             self._layouts.put(layout)
 
     async def write(
@@ -311,8 +308,9 @@ class ChunkedSegmentStorage:
         *,
         create: bool = False,
         rollover_bytes: int = 0,
-    ) -> None:
-        """Append the buffers at ``offset``, which must be the stored length: all of them or none.
+    ) -> int:
+        """Append the buffers at ``offset``, which must be the stored length: all of them or none. Return the
+        stored length.
 
         With ``create`` a segment that storage does not know is created in the same commit, if ``offset`` is
         0.
@@ -326,7 +324,7 @@ class ChunkedSegmentStorage:
         views = [memoryview(buffer) for buffer in buffers]
         length = sum(map(len, views))
         async with self._locks.hold(segment):
-            layout = self._layouts.find(segment)
+            layout = await self._layouts.find(segment)
             if layout is None:
                 if not create or offset != 0:
                     raise NoSuchSegmentError(segment)
@@ -337,21 +335,22 @@ class ChunkedSegmentStorage:
             if layout.length != offset:
                 raise OffsetMismatchError(segment, offset, layout.length)
             written = await self._writer.write(layout, views, length)
-            await self._commit_written(written, written.rows, segment)
+            await self._commit_written(written, written.rows, layout)
             self._layouts.put(written.after)
         self._statistics.writes += 1
         self._statistics.bytes_written += length
+        return written.after.length
 
     async def seal(self, segment: str) -> None:
         """Allow no more bytes. Fine if it is sealed already. Raises: NoSuchSegmentError, FencedOutError."""
         async with self._locks.hold(segment):
-            layout = self._layouts.get_owned(segment)
+            layout = await self._layouts.get_owned(segment)
             if layout.sealed:
                 return
             after = replace(layout, sealed=True, owner_epoch=self._epoch)
             rows: Rows = {}
             after.put_segment_row(rows)
-            await self._commit(rows, segment)
+            await self._commit(rows, layout)
             self._layouts.put(after)
 
     async def truncate(self, segment: str, offset: int) -> None:
@@ -365,14 +364,14 @@ class ChunkedSegmentStorage:
             ThrottledError: too much garbage waits already.
         """
         async with self._locks.hold(segment):
-            layout = self._layouts.get_owned(segment)
+            layout = await self._layouts.get_owned(segment)
             if offset <= layout.start_offset:
                 return
             check_truncate(layout, offset)
             index = await self._find_first_retained(layout, offset)
             self._garbage.check_capacity()
             after, rows, garbage = plan_truncate(layout, index, offset, epoch=self._epoch)
-            await self._commit(rows, segment, garbage=garbage)
+            await self._commit(rows, layout, garbage=garbage)
             self._layouts.put(after)
 
     async def _find_first_retained(self, layout: SegmentLayout, offset: int) -> ChunkIndex | None:
@@ -388,8 +387,9 @@ class ChunkedSegmentStorage:
         )
         return None
 
-    async def concat(self, target: str, offset: int, source: str) -> None:
-        """Add all of the sealed ``source`` at the end of ``target``, at ``offset``; forget the source.
+    async def concat(self, target: str, offset: int, source: str) -> int:
+        """Add all of the sealed ``source`` at the end of ``target``, at ``offset``; forget the source. Return
+        the stored length of the target.
 
         Damage of the source's objects is no reason to fail: they are linked as they are.
 
@@ -400,7 +400,8 @@ class ChunkedSegmentStorage:
             StorageWriteError, StorageReadError: ``info`` shows whether it happened.
         """
         async with self._locks.hold(target, source):
-            into, content = self._layouts.get_owned(target), self._layouts.get_owned(source)
+            into = await self._layouts.get_owned(target)
+            content = await self._layouts.get_owned(source)
             check_concat(into, offset, content)
             self._garbage.check_capacity()
             data = await self._read_to_copy(content)
@@ -408,14 +409,15 @@ class ChunkedSegmentStorage:
                 forget, garbage = plan_delete(content)
                 written = await self._writer.write(into, [data], content.length)
                 after = written.after
-                await self._commit_written(written, written.rows | forget, target, source, garbage=garbage)
+                await self._commit_written(written, written.rows | forget, into, content, garbage=garbage)
                 self._statistics.concats_copied += 1
             else:
                 after, rows = plan_link(into, content, epoch=self._epoch)
-                await self._commit(rows, target, source)
+                await self._commit(rows, into, content)
                 self._statistics.concats_linked += 1
             self._layouts.forget(source)
             self._layouts.put(after)
+        return after.length
 
     async def _read_to_copy(self, source: SegmentLayout) -> memoryview | None:
         """Return the bytes of a source that is to be copied; None if it has to be linked.
@@ -441,8 +443,9 @@ class ChunkedSegmentStorage:
         """Forget a segment; its objects are deleted later. Raises: NoSuchSegmentError, ThrottledError."""
         async with self._locks.hold(segment):
             self._garbage.check_capacity()
-            rows, garbage = plan_delete(self._layouts.get_owned(segment))
-            await self._commit(rows, segment, garbage=garbage)
+            layout = await self._layouts.get_owned(segment)
+            rows, garbage = plan_delete(layout)
+            await self._commit(rows, layout, garbage=garbage)
             self._layouts.forget(segment)
 
     # ---------------------------------------------------------------------------------- garbage
@@ -452,7 +455,7 @@ class ChunkedSegmentStorage:
 
         The deletion of an object that fails is retried in a later call.
         """
-        self._load_garbage()
+        self._numbers.load()
         return await self._collector.collect(objects_max)
 
     async def collect_orphans(self) -> int:
@@ -465,48 +468,54 @@ class ChunkedSegmentStorage:
             self._incarnation, self._epoch, lambda: self._writer.owner
         )
 
-    def _load_garbage(self) -> None:
-        if not self._garbage_loaded:
-            self._garbage_loaded = True
-            now = asyncio.get_running_loop().time()
-            self._garbage.load(self._rows.keys(GARBAGE_PREFIX), now)
-
     # ---------------------------------------------------------------------------------- committing
 
     async def _commit_written(
-        self, written: Written, rows: Rows, *segments: str, garbage: GarbageRow | None = None
+        self, written: Written, rows: Rows, *layouts: SegmentLayout, garbage: GarbageRow | None = None
     ) -> None:
         """Commit what was just written; its new objects are orphans if the commit certainly did not happen.
 
         The next attempt makes others: with many refused commits the store would fill up otherwise.
         """
         try:
-            await self._commit(rows, *segments, garbage=garbage)
+            await self._commit(rows, *layouts, garbage=garbage)
         except ThrottledError:
             self._writer.discard(written)
             raise
 
-    async def _commit(self, rows: Rows, *segments: str, garbage: GarbageRow | None = None) -> None:
-        """Commit ``rows``, with a GarbageRow for what they drop.
+    async def _commit(self, rows: Rows, *layouts: SegmentLayout, garbage: GarbageRow | None = None) -> None:
+        """Commit ``rows``, with a GarbageRow for what they drop. ``layouts`` are true until then.
 
-        On failure the layouts of ``segments`` are built from their rows again when next needed, whatever
+        On failure the layouts of these segments are built from their rows again when next needed, whatever
         these say; chunks just written stay as they are, since the commit may turn out to have happened.
         """
-        self._load_garbage()
         batch = None
         if garbage is not None:
+            await self._numbers.reserve()
             batch = self._garbage.reserve(garbage, rows, asyncio.get_running_loop().time())
         try:
             await self._rows.commit(rows)
         except BaseException:
-            for segment in segments:
-                layout = self._layouts.find(segment)  # the one it was made from may have been evicted
-                if layout is not None:
-                    self._layouts.forget(segment)
-                    self._writer.close_last(layout)
+            for layout in layouts:
+                self._layouts.forget(layout.segment)
+                self._writer.close_last(layout)
             if batch is not None:
-                self._garbage.resync(batch.number, self._rows.get, batch.not_before)
+                self._garbage.reread(batch.number, batch.not_before)
             raise
         self._statistics.commits += 1
         if batch is not None:
             self._garbage.add(batch)
+
+
+def _info_of(layout: SegmentLayout | None) -> StoredSegmentInfo | None:
+    if layout is None:
+        return None
+    return StoredSegmentInfo(
+        layout.segment,
+        layout.length,
+        layout.start_offset,
+        layout.sealed,
+        layout.owner_epoch,
+        layout.chunk_count,
+        layout.rollover_bytes,
+    )

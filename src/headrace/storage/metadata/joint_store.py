@@ -46,7 +46,8 @@ class JointStatistics:
 
 
 class JointRowStore:
-    """A RowStore in front of another. Commits are made one at a time, in the order of the first in each.
+    """A RowStore in front of another. Commits of one part of it are made one at a time, in the order of the
+    first in each.
 
     The commit of a follower that is cancelled may still happen.
 
@@ -58,15 +59,14 @@ class JointRowStore:
     def __init__(self, rows: RowStore, bytes_max: int) -> None:
         self._rows = rows
         self._bytes_max = bytes_max
-        self._gathering: JointCommit | None = None
-        self._lock = asyncio.Lock()
+        self._gathering: dict[str, JointCommit] = {}
+        """By the part of the row store."""
+        self._locks: dict[str, asyncio.Lock] = {}
         self.statistics = JointStatistics()
-
-    def get(self, key: str) -> bytes | None:
-        return self._rows.get(key)
-
-    def keys(self, prefix: str) -> list[str]:
-        return self._rows.keys(prefix)
+        self.get = rows.get
+        self.load = rows.load
+        self.find_existing = rows.find_existing
+        self.part_of = rows.part_of
 
     async def commit(self, changes: Mapping[str, bytes | None]) -> None:
         """See ``RowStore.commit``.
@@ -76,7 +76,8 @@ class JointRowStore:
         """
         self.statistics.asked += 1
         size = size_of(changes)
-        joint = self._gathering
+        part = self._rows.part_of(changes)
+        joint = self._gathering.get(part)
         if joint is not None and joint.size + size <= self._bytes_max:
             joint.changes.update(changes)
             joint.size += size
@@ -84,23 +85,25 @@ class JointRowStore:
             joint.followers.append(follower)
             await follower
         else:
-            await self._lead(JointCommit(dict(changes), size))
+            await self._lead(JointCommit(dict(changes), size), part)
 
-    async def _lead(self, joint: JointCommit) -> None:
-        self._gathering = joint
+    async def _lead(self, joint: JointCommit, part: str) -> None:
+        gathering = self._gathering
+        gathering[part] = joint
+        lock = self._locks.setdefault(part, asyncio.Lock())
         error: BaseException | None = None
         try:
-            if not self._lock.locked():
+            if not lock.locked():
                 await asyncio.sleep(0)
-            async with self._lock:
-                if self._gathering is joint:
-                    self._gathering = None
+            async with lock:
+                if gathering.get(part) is joint:
+                    del gathering[part]
                 self.statistics.made += 1
                 await self._rows.commit(joint.changes)
         except BaseException as failure:
             error = failure
             raise
         finally:
-            if self._gathering is joint:
-                self._gathering = None
+            if gathering.get(part) is joint:
+                del gathering[part]
             joint.notify(error)

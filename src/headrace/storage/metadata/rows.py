@@ -14,6 +14,7 @@ Key                Row                                  Life
 ``k/<chunk>/<n>``  ChecksumRow, n as 8 hex digits       with its chunk; never changed
 ``g/<id>``         GarbageRow, id as 16 hex digits      from the commit that drops chunks until the last of
                                                         their objects is deleted
+``n``              GarbageNumbersRow                    written before the first garbage batch of an owner
 =================  ===================================  ===================================================
 
 Source: docs/formats/storage-rows.md; pinned by tests/golden/storage_rows.
@@ -34,6 +35,7 @@ from crc32c import crc32c
 from headrace.errors import ChecksumMismatchError, DataCorruptionError
 
 INCARNATION_KEY: Final = "i"
+NUMBERS_KEY: Final = "n"
 SEGMENT_PREFIX: Final = "s/"
 CHUNK_PREFIX: Final = "c/"
 CHECKSUM_PREFIX: Final = "k/"
@@ -50,6 +52,7 @@ _SEALED: Final = 1
 _SEGMENT: Final = Struct(">BBqqqqqI")
 _CHUNK: Final = Struct(">BqqI")
 _GARBAGE: Final = Struct(">BI")
+_NUMBERS: Final = Struct(">Bqq")
 _NAME: Final = Struct(">H")
 _COUNT: Final = Struct(">I")
 _CRC: Final = Struct(">I")
@@ -74,6 +77,11 @@ def checksum_key(chunk: str, group: int) -> str:
 
 def garbage_key(number: int) -> str:
     return f"{GARBAGE_PREFIX}{number:016x}"
+
+
+def garbage_number(key: str) -> int:
+    """Return the number of the batch of a garbage row."""
+    return int(key[len(GARBAGE_PREFIX) :], 16)
 
 
 @dataclass(slots=True)
@@ -116,6 +124,14 @@ class GarbageRow:
 
     first_chunk: str
     chunk_count: int
+
+
+@dataclass(slots=True)
+class GarbageNumbersRow:
+    """Garbage rows have numbers from ``first`` up to ``end``, which is not one of them."""
+
+    first: int
+    end: int
 
 
 def encode_segment_row(row: SegmentRow) -> bytes:
@@ -207,6 +223,20 @@ def decode_garbage_row(data: bytes, key: str = "?") -> GarbageRow:
         raise _damaged(key, str(error)) from error
     _check_end(key, body, at)
     return GarbageRow(first, count)
+
+
+def encode_numbers_row(row: GarbageNumbersRow) -> bytes:
+    return _close(_NUMBERS.pack(ROW_VERSION, row.first, row.end))
+
+
+def decode_numbers_row(data: bytes) -> GarbageNumbersRow:
+    """Raises: DataCorruptionError."""
+    body = _open(NUMBERS_KEY, data)
+    _check_end(NUMBERS_KEY, body, _NUMBERS.size)
+    _, first, end = _NUMBERS.unpack(body)
+    if not 0 <= first <= end:
+        raise _damaged(NUMBERS_KEY, f"numbers from {first} to {end}")
+    return GarbageNumbersRow(first, end)
 
 
 def encode_incarnation_row(incarnation: str) -> bytes:

@@ -53,7 +53,7 @@ def flat(values):
 async def test_nothing_is_stored_before_the_first_update():
     bench = Bench()
     assert await bench.get(1) == [ABSENT]
-    assert not bench.index.is_stored
+    assert (await bench.index.open()).end == 0
     assert (await bench.index.read_range(bytes(16), b"\xff" * 16, 5)).keys == b""
 
 
@@ -91,7 +91,7 @@ async def test_dead_pages_are_truncated_in_whole_chunks():
     bench = Bench(AttributesConfig(rollover_bytes=64 * KIB, space_factor=1.5))
     for turn in range(60):
         await bench.put(dict.fromkeys(range(turn % 7, 3000, 7), turn))
-    assert bench.storage.info(NAME).start_offset > 0
+    assert bench.storage.info_nowait(NAME).start_offset > 0
     objects = sum([chunk.length for chunk in bench.storage.chunks(NAME)])
     assert objects < 6 * (await bench.index.open()).live_bytes + 512 * KIB
     bench.reopen()
@@ -152,11 +152,11 @@ async def test_a_deleted_index_is_gone_and_takes_no_more():
     bench = Bench()
     await bench.put({1: 10})
     await bench.index.delete()
-    assert bench.storage.info(NAME) is None
+    assert bench.storage.info_nowait(NAME) is None
     with pytest.raises(NoSuchSegmentError):
         await bench.put({1: 11})
     await bench.index.delete()
-    assert bench.storage.info(NAME) is None
+    assert bench.storage.info_nowait(NAME) is None
 
 
 async def test_an_update_in_flight_is_finished_or_refused_before_the_index_is_deleted():
@@ -166,7 +166,7 @@ async def test_an_update_in_flight_is_finished_or_refused_before_the_index_is_de
     await asyncio.sleep(0)
     await bench.index.delete()
     await asyncio.gather(*updates, return_exceptions=True)
-    assert bench.storage.info(NAME) is None
+    assert bench.storage.info_nowait(NAME) is None
 
 
 async def test_a_footer_of_other_keys_is_damage():

@@ -136,13 +136,13 @@ async def test_the_index_of_a_deleted_segment_is_deleted_and_a_new_one_knows_not
     container = await bench.start()
     segment = await fill(bench)
     index = segment.index_storage_name
-    assert container.tiers.storage.info(index) is not None
+    assert container.tiers.storage.info_nowait(index) is not None
     await container.delete(segment)
     await container.create("s/a", {})
     assert await container.read_attribute("s/a", KEYS[0]) == ATTRIBUTE_NULL
     await bench.evict()
     await asyncio.sleep(1.0)
-    assert container.tiers.storage.info(index) is None
+    assert container.tiers.storage.info_nowait(index) is None
     await bench.stop()
 
 

@@ -6,6 +6,7 @@ import pytest
 
 from headrace.errors import SegmentTruncatedError
 from headrace.storage.chunks.config import SegmentStorageConfig
+from tests.table_rows import storage_rows_of
 from tests.unit.segmentstore.container.container_bench import Bench, append, read_all
 
 
@@ -20,9 +21,8 @@ async def test_a_container_whose_segment_is_truncated_behind_a_damaged_row_stays
     storage = container.tiers.storage
     chunks = storage.chunks((await container.resolve("s/a")).storage_name)
     key = f"c/{chunks[2].name}"
-    row = container.state.storage_rows[key]
-    for rows in (container.state.storage_rows, container.state.accepted_storage_rows):
-        rows[key] = row[:-1] + bytes([row[-1] ^ 1])
+    row = (await storage_rows_of(container))[key]
+    await container.tiers.table_rows.commit({key: row[:-1] + bytes([row[-1] ^ 1])})
     await container.truncate(await container.resolve("s/a"), 5)
     for name in ("s/b", "s/c"):
         await container.create(name, {})

@@ -213,7 +213,7 @@ async def test_a_table_is_evicted_and_opened_again(bench):
     await tables.create_table("s/table")
     await tables.table_update("s/table", [TableEntry(b"k", b"v")])
     await bench.evict("s/table")
-    assert tables.statistics().tables_open == 1, "the catalogue's own"
+    assert tables.statistics().tables_open == 2, "the container's own"
     [entry] = await tables.table_get("s/table", [b"k"])
     assert entry.value == b"v"
     await tables.table_update("s/table", [TableEntry(b"k", b"w", entry.version)])
@@ -327,7 +327,7 @@ async def test_a_damaged_row_is_corruption_and_not_an_absent_segment(bench, dama
     if damage == "longer":
         row = decode_row(A, value)
         row.segment.accepted_length += 1
-        value = encode_row(row.segment, row.storage_rows)
+        value = encode_row(row.segment)
     else:
         flipped = value[:9] + bytes((value[9] ^ 4,)) + value[10:]
         value = {"bit": flipped, "short": value[:-5], "other": bytes(other.value)}[damage]
@@ -364,7 +364,7 @@ async def test_thousands_of_segments_go_through_a_bound_of_a_hundred(bench):
 
 
 async def test_when_nothing_can_leave_the_answer_says_what_to_do():
-    bench = Bench(active_segments_max=4)
+    bench = Bench(active_segments_max=5)
     container = await bench.start()
     targets = []
     for name in ("s/1", "s/2", "s/3"):
@@ -389,10 +389,10 @@ async def test_recovery_may_exceed_the_bound_and_evictions_bring_it_back(bench):
         await bench.container.create(f"s/{n}", {})
     bench.config = Bench(active_segments_max=10).config
     container = await bench.start()
-    assert len(container.state.by_name) == 91
+    assert len(container.state.by_name) == 92
     for n in range(40):
         await container.create(f"t/{n}", {})
-    assert len(container.state.by_name) <= 91
+    assert len(container.state.by_name) <= 92
     assert await container.resolve("s/0")
 
 

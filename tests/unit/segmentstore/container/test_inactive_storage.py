@@ -1,15 +1,11 @@
-"""What storage knows about a segment leaves memory with it, comes back with it, and is never lost."""
+"""What storage knows about segments is in a table of the container, whether they are active or not."""
 
-import asyncio
 import dataclasses
 
 import pytest
 
 from headrace.errors import DataCorruptionError
-from headrace.limits import KIB
 from headrace.model.attributes import ROLLOVER_SIZE
-from headrace.segmentstore.container.catalogue_row import ROW_BYTES_MAX, encode_row
-from headrace.segmentstore.container.evictable_rows import find_evictable_rows
 from headrace.segmentstore.container.inactive_chunks import InactiveChunks
 from headrace.segmentstore.operations import catalogue as ops
 from headrace.segmentstore.state import transitions
@@ -18,7 +14,8 @@ from headrace.segmentstore.state.metadata_checkpoint import CheckpointSnapshot, 
 from headrace.segmentstore.state.segment_state import SegmentState
 from headrace.storage.chunks.chunk_names import chunk_name
 from headrace.storage.chunks.config import SegmentStorageConfig
-from headrace.storage.metadata.rows import CHUNK_PREFIX, INCARNATION_KEY
+from headrace.storage.metadata.rows import INCARNATION_KEY, NUMBERS_KEY
+from tests.table_rows import storage_rows_of
 from tests.unit.segmentstore.container.container_bench import Bench, append, read_all, until
 from tests.unit.segmentstore.container.test_eviction_recovery import KeepingWal
 
@@ -35,14 +32,18 @@ async def bench():
         await bench.stop()
 
 
-def rows_of(container, name):
-    """The rows in memory of a segment of that name, which all agree about."""
-    durable, accepted = (
-        {key: row for key, row in rows.items() if key[2:].startswith(f"{name}.")}
-        for rows in (container.state.storage_rows, container.state.accepted_storage_rows)
-    )
-    assert durable == accepted
-    return durable
+async def rows_of(container, name):
+    """The rows of a segment of that name in the table."""
+    rows = await storage_rows_of(container)
+    return {key: row for key, row in rows.items() if key[2:].startswith(f"{name}.")}
+
+
+def check_log_rows(container):
+    """Only rows of the container's own segments are in memory and in checkpoints."""
+    state = container.state
+    assert state.storage_rows == state.accepted_storage_rows == dict(CheckpointSnapshot(state).storage_rows)
+    of_others = {key for key in state.storage_rows if not key[2:].startswith("_system/containers/")}
+    assert {key for key in of_others if not key.startswith("g/")} <= {INCARNATION_KEY, NUMBERS_KEY}
 
 
 async def fill(container, *names):
@@ -52,39 +53,36 @@ async def fill(container, *names):
     await container.flush_storage()
 
 
-async def test_storage_knows_nothing_of_a_segment_that_left_and_everything_when_it_is_back(bench):
+async def test_rows_are_in_the_table_and_stay_there_when_their_segment_leaves_and_is_back(bench):
     container = bench.container
     await fill(container, A, B)
-    known = rows_of(container, A)
+    known = await rows_of(container, A)
     assert len(known) == 2, "a segment and a chunk"
-    stored = container.state.by_name[A].storage_name
+    check_log_rows(container)
     await bench.evict(A)
-    assert not rows_of(container, A)
-    assert container.tiers.storage.info(stored) is None
-    assert not any("s/a" in key for key, _ in CheckpointSnapshot(container.state).storage_rows)
+    assert await rows_of(container, A) == known
     for _ in range(2):
         assert await read_all(container, A) == b"s/a"
-        assert rows_of(container, A) == known
+        assert await rows_of(container, A) == known
         container = await bench.start()
+        check_log_rows(container)
     assert await append(container, A, b"!") == 3
     await container.flush_storage()
     assert await read_all(container, A) == b"s/a!"
+    changed = await rows_of(container, A)
+    assert changed.keys() > known.keys()
+    assert changed != known
 
 
-async def test_what_left_is_not_in_the_checkpoints_that_follow_and_is_found_after_them(bench):
+async def test_a_deleted_segment_has_no_rows_left(bench):
     container = bench.container
     await fill(container, A, B)
     await bench.evict(A, B)
-    for _ in range(2):
-        await container.log.write_checkpoint()
-        container = await bench.start()
-        assert not rows_of(container, A)
-    assert await read_all(container, A) == b"s/a"
-    await bench.evict(A)
-    container = await bench.start()
     await container.delete(await container.resolve(B))
     await bench.evict()
-    assert not any(key.startswith("s/") for key in rows_of(container, B)), "all that may be left is garbage"
+    assert not any(key.startswith("s/") for key in await rows_of(container, B)), (
+        "all that may be left is garbage"
+    )
     assert await read_all(container, A) == b"s/a"
 
 
@@ -156,177 +154,44 @@ async def test_nothing_is_left_over_of_a_segment_while_the_catalogue_cannot_be_r
     assert await read_all(container, A) == b"s/a"
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("stays", [True, False])
-async def test_nothing_is_left_over_of_a_segment_that_comes_and_goes_while_it_is_looked_for(bench, stays):
-    """In each state in which it can be found, also between what is accepted and what is durable."""
-    bench.config = dataclasses.replace(
-        bench.config, storage=SegmentStorageConfig(rollover_bytes=1, block_bytes=1)
-    )
-    container = await bench.start()
-    await container.create(A, {})
-    await append(container, A, bytes(20))
-    await container.flush_storage()
-    await bench.evict(A)
-    if stays:
-        container.evictions._row_bytes_max = 1 * KIB  # so its rows stay in memory when it leaves
-    archived = InactiveChunks(container._catalogue, container.state)
-    chunks = [found.name async for page in bench.chunks.list() for found in page]
-    chunks = [name for name in chunks if "s/a" in name]
-    assert len(chunks) == 20
-    done = False
-
-    async def look():
-        while not done:
-            assert await archived.find_chunks(chunks) == {*chunks}
-            await asyncio.sleep(0)
-
-    looking = asyncio.ensure_future(look())
-    for _ in range(5):
-        await container.resolve(A)
-        await bench.evict(A)
-    done = True
-    await looking
-
-
-async def test_a_segment_with_chunks_of_others_leaves_and_its_rows_stay(bench):
+async def test_a_segment_with_chunks_of_others_leaves_and_is_read_when_it_is_back(bench):
     bench.config = dataclasses.replace(bench.config, storage=SegmentStorageConfig(concat_copy_bytes_max=0))
     container = await bench.start()
     await fill(container, A, B)
     await container.merge(await container.resolve(A), B)
     await bench.evict(A)
-    assert any(key.startswith(f"{CHUNK_PREFIX}s/b.") for key in container.state.storage_rows)
     container = await bench.start()
     await container.tiers.storage.collect_orphans()
     assert await read_all(container, A) == b"s/as/b"
     await bench.evict(A)
 
 
-async def test_a_segment_with_very_many_chunks_leaves_and_its_rows_stay(bench):
-    bench.config = dataclasses.replace(
-        bench.config, storage=SegmentStorageConfig(rollover_bytes=1, block_bytes=1)
-    )
-    container = await bench.start()
-    await container.create(A, {})
-    await append(container, A, bytes(500))
-    await container.flush_storage()
-    known = rows_of(container, A)
-    assert sum(map(len, known)) + sum(map(len, known.values())) > ROW_BYTES_MAX
-    await bench.evict(A)
-    assert rows_of(container, A) == known
-    container = await bench.start()
-    assert await read_all(container, A) == bytes(500)
-
-
-class CountedRows(dict):
-    """Rows of storage that tell how many of chunks were looked at."""
-
-    looked_at = 0
-
-    def get(self, key, default=None):
-        self.looked_at += key.startswith(CHUNK_PREFIX)
-        return super().get(key, default)
-
-
 @pytest.mark.slow
-async def test_a_segment_of_very_many_chunks_leaves_and_comes_back_without_a_look_at_them(bench):
-    await bench.stop()
-    bench.config = dataclasses.replace(
-        bench.config, storage=SegmentStorageConfig(rollover_bytes=1, block_bytes=1)
-    )
-    container = await bench.start()
-    await container.create(A, {})
-    await append(container, A, bytes(1500))
-    await container.flush_storage()
-    known = rows_of(container, A)
-    assert len(known) == 1501
-    container.state.storage_rows = rows = CountedRows(container.state.storage_rows)
-    await bench.evict(A)
-    assert A not in container.state.by_name
-    assert rows_of(container, A) == known
-    assert rows.looked_at <= 8, "two for each time that storage is asked how long it is"
-    state = await container.resolve(A)
-    assert len(state.catalogue_row) < 1000
-    assert rows.looked_at <= 16
-    assert await append(container, A, b"!") == 1500
-    await container.flush_storage()
-    assert rows.looked_at <= 32
-    assert await read_all(container, A) == bytes(1500) + b"!"
-
-
-@pytest.mark.parametrize("chunks_of_others", [False, True])
-async def test_segments_of_many_chunks_leave_without_holding_up_the_loop(bench, chunks_of_others):
-    bench.config = dataclasses.replace(
-        bench.config, storage=SegmentStorageConfig(block_bytes=32, concat_copy_bytes_max=0)
-    )
-    container = await bench.start()
-    names = [f"s/many{number}" for number in range(6)]
-    for name in names:
-        await container.create(name, {ROLLOVER_SIZE: 32})
-        await append(container, name, bytes(32 * (150 - chunks_of_others)))
-        if chunks_of_others:
-            await fill(container, f"{name}#1")
-            await container.merge(await container.resolve(name), f"{name}#1")
-    await container.flush_storage()
-    container.state.storage_rows = rows = CountedRows(container.state.storage_rows)
-    most = 0
-
-    async def watch():
-        nonlocal most
-        while True:
-            most = max(most, rows.looked_at)
-            rows.looked_at = 0
-            await asyncio.sleep(0)
-
-    watching = asyncio.ensure_future(watch())
-    await bench.evict(*names)
-    watching.cancel()
-    assert 300 <= most < 2000, "two looks at each row of a few segments, and one at those of a portion"
-
-
-async def test_what_stays_anyway_is_not_looked_at_to_its_end(bench):
+async def test_memory_and_checkpoints_have_none_of_a_segment_of_very_many_chunks(bench):
     bench.config = dataclasses.replace(
         bench.config,
-        storage=SegmentStorageConfig(rollover_bytes=1, block_bytes=1, concat_copy_bytes_max=0),
+        storage=SegmentStorageConfig(block_bytes=16),
+        storage_row_cache_bytes=0,
     )
     container = await bench.start()
-    await fill(container, f"{B}#1")
-    for name in (A, B):
-        await container.create(name, {})
-    await append(container, A, bytes(900))
-    await container.merge(await container.resolve(B), f"{B}#1")
-    await append(container, B, bytes(900))
+    await container.create(A, {ROLLOVER_SIZE: 16})
+    await append(container, A, bytes(16 * 1500))
     await container.flush_storage()
-    container.state.storage_rows = rows = CountedRows(container.state.storage_rows)
-    found = find_evictable_rows(container.state, container.state.by_name[A], ROW_BYTES_MAX)
-    assert not found
-    assert rows.looked_at < 1200, "two looks at each that would fit"
-    rows.looked_at = 0
-    found = find_evictable_rows(container.state, container.state.by_name[B], ROW_BYTES_MAX)
-    assert not found
-    assert rows.looked_at == 2, "the first is not its own"
-
-
-async def test_rows_that_stayed_in_memory_because_an_older_release_left_them_there_are_used(
-    bench, monkeypatch
-):
-    container = bench.container
-    await fill(container, A)
-    known = rows_of(container, A)
-    with monkeypatch.context() as patch:
-        patch.setattr("headrace.segmentstore.container.evictions.find_evictable_rows", lambda *_: {})
-        await bench.evict(A)
-    assert rows_of(container, A) == known
+    assert len(await rows_of(container, A)) == 1501
+    check_log_rows(container)
+    assert len(container.tiers.table_rows) <= 256
+    await container.log.write_checkpoint()
+    await container.flush_storage()
     container = await bench.start()
-    assert await read_all(container, A) == b"s/a"
-    assert rows_of(container, A) == known
-    await bench.evict(A)
-    assert not rows_of(container, A)
-    assert await read_all(container, A) == b"s/a"
+    assert await append(container, A, b"!") == 16 * 1500
+    await container.flush_storage()
+    assert container.tiers.table_rows.loaded <= 8, "two for the segment, two for the chunk"
+    assert await read_all(container, A) == bytes(16 * 1500) + b"!"
+    assert len(container.tiers.table_rows) <= 256
+    check_log_rows(container)
 
 
-@pytest.mark.parametrize("work", ["begun", "done"])
-async def test_a_segment_that_storage_works_on_while_its_row_is_written_stays(bench, work):
+async def test_a_segment_that_storage_works_on_while_its_row_is_written_stays(bench):
     container = bench.container
     await fill(container, A)
     state = container.state.by_name[A]
@@ -337,32 +202,26 @@ async def test_a_segment_that_storage_works_on_while_its_row_is_written_stays(be
 
     async def put_and_work(rows):
         await put(rows)
-        if work == "begun":
-            await held.__aenter__()
-        else:
-            await container.tiers.storage.truncate(state.storage_name, 1)
+        await held.__aenter__()
 
     container._catalogue.put = put_and_work
     await container.evictions.evict()
     container._catalogue.put = put
     assert not state.evicted
-    assert rows_of(container, A)
-    if work == "begun":
-        await held.__aexit__(None, None, None)
-        await bench.evict(A)
-        assert await read_all(container, A) == b"s/a"
+    await held.__aexit__(None, None, None)
+    await bench.evict(A)
+    assert await read_all(container, A) == b"s/a"
 
 
 async def test_a_segment_of_a_log_that_was_never_cut_has_its_rows_when_it_is_back(bench):
     bench.make_wal = KeepingWal
     container = await bench.start()
     await fill(container, A)
-    known = rows_of(container, A)
+    known = await rows_of(container, A)
     await bench.evict(A)
     container = await bench.start()
-    assert not rows_of(container, A)
     await container.resolve(A)
-    assert rows_of(container, A) == known
+    assert await rows_of(container, A) == known
     await append(container, A, b"!")
     await bench.evict(A)
     for _ in range(2):
@@ -371,7 +230,7 @@ async def test_a_segment_of_a_log_that_was_never_cut_has_its_rows_when_it_is_bac
 
 
 @pytest.mark.slow
-async def test_only_the_catalogue_is_left_of_thousands_of_segments_in_storage_rows():
+async def test_only_the_tables_know_of_thousands_of_segments_in_storage():
     bench = Bench(active_segments_max=500)
     container = await bench.start()
     names = [f"scope/stream/{n}.#epoch.0" for n in range(3000)]
@@ -380,10 +239,9 @@ async def test_only_the_catalogue_is_left_of_thousands_of_segments_in_storage_ro
         await append(container, name, name.encode())
     await bench.evict()
     state = container.state
-    assert len(state.by_name) == 1
-    assert INCARNATION_KEY in state.storage_rows
-    live = [key for key in state.storage_rows if not key.startswith("g/")]
-    assert len(live) < 50, live
+    assert len(state.by_name) == 2
+    check_log_rows(container)
+    assert len(state.storage_rows) < 50
     container = await bench.start()
     assert container.log.statistics().recovered_operations < 200
     for name in names[::211]:
@@ -418,10 +276,10 @@ def test_an_activation_of_a_segment_that_stayed_must_agree_about_its_rows(contai
             transitions.check_replay(container, ops.ActivateSegment(101, 5, row, rows))
 
 
-def test_rows_leave_and_come_back_first_as_accepted_and_then_as_durable(container):
+def test_rows_that_earlier_releases_evicted_are_accepted_first_and_then_durable(
+    container,
+):
     before = dict(container.storage_rows)
-    row = encode_row(container.by_id[5], before)
-    assert row[0] == 2
     leaving = ops.EvictSegments(101, [5], [["s/s/a.5"]])
     transitions.accept(container, leaving)
     assert (container.accepted_storage_rows, container.storage_rows) == ({}, before)

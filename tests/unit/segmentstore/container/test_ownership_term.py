@@ -5,7 +5,7 @@ import pytest
 from headrace.errors import ContainerOfflineError, DataCorruptionError, FencedOutError, WalWriteError
 from headrace.segmentstore.container.ownership_term import OwnershipTerm, describe_failure
 
-CATALOGUE = "_system/containers/metadata_0"
+OWN = ["_system/containers/metadata_0", "_system/containers/storage_metadata_0"]
 
 
 class FencedLater:
@@ -24,7 +24,7 @@ class FencedLater:
 
 def make_term():
     wal = FencedLater()
-    return OwnershipTerm(0, wal, CATALOGUE), wal
+    return OwnershipTerm(0, wal), wal
 
 
 def test_calls_are_accepted_from_the_beginning_to_the_leave_and_only_the_first_leave_counts():
@@ -39,17 +39,38 @@ def test_calls_are_accepted_from_the_beginning_to_the_leave_and_only_the_first_l
         term.check_online("s/a")
 
 
-async def test_the_catalogue_alone_may_be_used_while_the_container_finishes():
+def check_own_alone(term):
+    for name in OWN:
+        term.check_online(name)
+    for name in ("s/a", ""):
+        with pytest.raises(ContainerOfflineError):
+            term.check_online(name)
+
+
+@pytest.mark.parametrize("end", ["end", "close"])
+def test_its_own_segments_alone_are_used_before_it_is_online_and_until_its_log_is_closed(end):
     term, _ = make_term()
+    for name in OWN:
+        with pytest.raises(ContainerOfflineError):
+            term.check_online(name)
+    term.prepare()
+    check_own_alone(term)
     term.begin()
+    term.check_online("s/a")
     term.go_offline()
-    async with term.finishing(10.0):
-        term.check_online(CATALOGUE)
-        for name in ("s/a", ""):
-            with pytest.raises(ContainerOfflineError):
-                term.check_online(name)
+    check_own_alone(term)
+    getattr(term, end)()
+    for name in (*OWN, "s/a"):
+        with pytest.raises(ContainerOfflineError):
+            term.check_online(name)
+
+
+def test_an_owner_that_ended_before_it_was_recovered_does_not_use_its_own_segments():
+    term, _ = make_term()
+    term.end()
+    term.prepare()
     with pytest.raises(ContainerOfflineError):
-        term.check_online(CATALOGUE)
+        term.check_online(OWN[0])
 
 
 async def test_finishing_gives_up_after_its_limit():

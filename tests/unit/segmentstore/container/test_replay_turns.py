@@ -261,7 +261,7 @@ async def test_others_have_a_turn_while_it_is_checked_that_every_byte_was_recove
     checked = count_checked(monkeypatch)
     container = process.make()
     grown = steps(await watch(asyncio.ensure_future(container.start()), lambda: len(checked)))
-    assert sum(grown) == 200 + 1, "the segment catalogue is one, too"
+    assert sum(grown) == 200 + 2, "the container's own are two"
     assert max(grown) == 20
     await container.stop()
 

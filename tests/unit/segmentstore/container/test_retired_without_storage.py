@@ -53,6 +53,7 @@ async def test_segments_that_never_were_in_storage_do_not_pile_up_while_it_is_aw
     await until(lambda: not container.state.retired)
     assert await read_all(container, "s/stuck") == b"data"
     container = await bench.start()
-    assert set(container.state.by_name) == {"s/stuck", "_system/containers/metadata_0"}
+    own = {"_system/containers/metadata_0", "_system/containers/storage_metadata_0"}
+    assert set(container.state.by_name) == {"s/stuck", *own}
     assert await read_all(container, "s/stuck") == b"data"
     await bench.stop()

@@ -12,6 +12,7 @@ from headrace.segmentstore.container.segment_catalogue import catalogue_name
 from headrace.segmentstore.inspection import container_check
 from headrace.segmentstore.inspection.container_check import check_container
 from headrace.segmentstore.operations import catalogue as ops
+from headrace.segmentstore.segment_names import storage_table_name
 from headrace.segmentstore.state.metadata_checkpoint import encode_segment_row
 from headrace.segmentstore.state.segment_attributes import SegmentAttributes
 from headrace.segmentstore.state.segment_state import SegmentState
@@ -20,7 +21,7 @@ from headrace.storage.inspect import ChunkFiles
 from headrace.storage.metadata import rows as r
 from tests.unit.segmentstore.inspection.logs import INCARNATION, checkpoint, make_log, store_segment
 
-CATALOGUE, TABLE, ACTIVE, INACTIVE = 1, 2, 5, 6
+CATALOGUE, TABLE, STORAGE, ACTIVE, INACTIVE = 1, 2, 3, 5, 6
 BEHIND = (ops.StorageRows(9),)
 
 
@@ -48,15 +49,20 @@ class Place:
         await make_log(self.log, [*checkpoint(*rows, storage_rows=self.rows), *behind])
 
     async def make_inactive(self, *left, active=()):
-        """A container whose catalogue has a row for each of ``left``: segments with rows of storage."""
-        await self.make_catalogue(
-            [TableEntry(s.name.encode(), encode_row(s, rows)) for s, rows in left], *active
-        )
+        """A container whose catalogue has a row for each of ``left``: segments with rows of storage, which
+        are in the table of them.
+        """
+        entries = [TableEntry(s.name.encode(), encode_row(s)) for s, _ in left]
+        await self.make_catalogue(entries, *active, rows={k: v for _, rows in left for k, v in rows.items()})
 
-    async def make_catalogue(self, entries, *active):
+    async def make_catalogue(self, entries, *active, rows=None):
         content, _ = encode_entries(entries)
-        filled = ops.Append(9, CATALOGUE, 0, {}, content)
-        await self.make(segment(CATALOGUE, catalogue_name(0)), *active, behind=[filled])
+        behind = [ops.Append(9, CATALOGUE, 0, {}, content)]
+        if rows:
+            content, _ = encode_entries(TableEntry(key.encode(), row) for key, row in rows.items())
+            behind.append(ops.Append(10, STORAGE, 0, {}, content))
+        own = segment(CATALOGUE, catalogue_name(0)), segment(STORAGE, storage_table_name(0))
+        await self.make(*own, *active, behind=behind)
 
     def check(self, *, deep=False):
         return check_container(0, str(self.log), self.chunks, self.files, deep=deep)
@@ -153,14 +159,16 @@ async def test_a_row_of_the_catalogue_whose_segment_is_in_memory_says_nothing(pl
     assert (report.findings, report.inactive_segments) == ([], 0)
 
 
-async def test_rows_of_storage_that_left_and_stayed_are_found(place):
-    state = segment(INACTIVE, "demo/left", 10)
-    rows = place.store(state, bytes(10))
-    place.rows |= rows
-    await place.make_inactive((state, rows))
-    assert place.found() == [
-        ("its rows of storage are in the catalogue and in memory", "inactive segment 'demo/left' (id 6)")
-    ]
+async def test_a_table_of_rows_that_does_not_decode_is_found_and_condemns_no_chunk(place):
+    state = segment(ACTIVE, "demo/s", 10)
+    place.store(state, bytes(10))
+    content = b"no entry of a table at all"
+    table = segment(STORAGE, storage_table_name(0), len(content))
+    place.rows |= place.store(table, content)
+    await place.make(state, table)
+    report = place.check()
+    assert [finding.where for finding in report.findings] == ["table of storage's rows of container 0"]
+    assert not report.rows_known
 
 
 async def test_a_catalogue_that_does_not_decode_is_found_and_condemns_no_stored_segment(place):

@@ -27,7 +27,8 @@ class Place:
     async def make(self, *behind, length, stored=b"", start=0, before=()):
         _, rows = store_segment(self.chunks, "demo/s.1", stored, start_offset=start) if stored else (0, {})
         row = SegmentState(1, "demo/s", accepted_length=length, accepted_start_offset=start)
-        begin = checkpoint(encode_segment_row(row), storage_rows=rows)
+        behind = [*behind, ops.StorageRows(7, rows)]
+        begin = checkpoint(encode_segment_row(row))
         await make_log(self.log, [*before, *begin, *behind], operations_per_frame=1)
         return self
 
@@ -53,11 +54,15 @@ def place(tmp_path):
 
 @pytest.mark.parametrize(
     ("stored", "start"),
-    [(0, 0), (1, 0), (9, 0), (10, 0), (11, 0), (20, 0), (0, 5), (9, 5), (15, 12), (20, 12)],
+    [(20, 0), (21, 0), (29, 0), (30, 0), (20, 12), (25, 20), (25, 22), (30, 12)],
 )
 async def test_what_storage_and_log_hold_is_read_whole_wherever_they_overlap(place, stored, start):
     before = [append(-1, 0, 10), append(0, 10, 20)]
-    await place.make(append(4, 20, 30), before=before, length=20, stored=CONTENT[:stored], start=start)
+    behind = [append(4, 20, 25), append(5, 25, 30)]
+    if start > 20:
+        behind.append(ops.Truncate(6, 1, start))
+    begins = min(start, 20)
+    await place.make(*behind, before=before, length=20, stored=CONTENT[:stored], start=begins)
     assert place.read() == CONTENT[start:]
 
 

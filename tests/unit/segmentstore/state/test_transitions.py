@@ -208,28 +208,20 @@ def test_a_name_that_is_taken_is_said_before_that_there_is_no_room():
 def test_a_segment_comes_back_only_if_there_is_room():
     container = container_of(segment())
     row = encode_segment_row(segment(2))
-    assert transitions.propose_activate(container, 101, 2, row, {"r": b"1"}) == ops.ActivateSegment(
-        101, 2, row, {"r": b"1"}
-    )
+    assert transitions.propose_activate(container, 101, 2, row) == ops.ActivateSegment(101, 2, row)
     container.active_max = 1
     with pytest.raises(TooManyActiveSegmentsError):
         transitions.propose_activate(container, 101, 2, row)
 
 
-def test_only_candidates_to_which_nothing_happened_are_evicted_each_with_its_own_rows():
-    def candidate(state, **rows):
-        return SimpleNamespace(state=state, last_used=state.last_used, storage_rows=rows)
-
-    used, busy, idle, bare = (segment(number) for number in range(1, 5))
+def test_only_candidates_to_which_nothing_happened_are_evicted():
+    used, busy, idle, other = (segment(number) for number in range(1, 5))
     candidates = [
-        candidate(used, a=b""),
-        candidate(busy, b=b""),
-        candidate(idle, c=b"", d=b""),
-        candidate(bare),
+        SimpleNamespace(state=state, last_used=state.last_used) for state in (used, busy, idle, other)
     ]
     used.last_used += 1
     evicted = transitions.propose_evict(101, candidates, lambda each: each.state is not busy)
-    assert evicted == ops.EvictSegments(101, [3, 4], [["c", "d"], []])
+    assert evicted == ops.EvictSegments(101, [3, 4])
 
 
 # ---- acceptance and durability

@@ -18,7 +18,10 @@ class Storage:
         self.calls = []
         self.on_truncate = []
 
-    def info(self, name):
+    async def info(self, name):
+        return self.info_nowait(name)
+
+    def info_nowait(self, name):
         name = name.partition(".")[0]
         if name not in self.lengths:
             return None
@@ -26,6 +29,7 @@ class Storage:
 
     async def write(self, name, offset, buffers, **_):
         self.calls.append(("write", offset, sum(map(len, buffers))))
+        return self.lengths[name.partition(".")[0]]
 
     async def truncate(self, name, offset):
         self.calls.append(("truncate", offset))
@@ -37,6 +41,7 @@ class Storage:
 
     async def concat(self, target, offset, source):
         self.calls.append(("concat", offset))
+        return self.lengths[target.partition(".")[0]]
 
 
 class Index:

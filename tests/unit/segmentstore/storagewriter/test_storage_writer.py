@@ -457,7 +457,7 @@ async def test_a_source_that_stands_beside_the_bytes_it_gave_is_removed():
         world.checkpoint()
         await asyncio.sleep(40.0)
     await world.check_stored()
-    assert world.storage.info(source.storage_name) is None
+    assert world.storage.info_nowait(source.storage_name) is None
     assert world.acknowledged == world.sequence
 
 
@@ -476,7 +476,7 @@ async def test_a_source_that_left_the_cache_is_compared_with_what_it_gave_before
     )
     source.stored_length = 10
     await expect_corruption(world, "beside the bytes it gave")
-    assert world.storage.info(source.storage_name) is not None
+    assert world.storage.info_nowait(source.storage_name) is not None
 
 
 @simulated
@@ -633,7 +633,7 @@ async def test_seals_and_truncations_do_not_wait_as_long_as_bytes():
         world.append("s", b"x")
         await asyncio.sleep(CONFIG.change_age_s + 1.0)
         assert world.segments["sealed"].stored_sealed
-        assert world.storage.info(world.segments["cut"].storage_name).start_offset == 1
+        assert world.storage.info_nowait(world.segments["cut"].storage_name).start_offset == 1
         assert world.segments["s"].stored_length == 0
 
 
@@ -839,7 +839,7 @@ async def test_a_transaction_stored_before_its_commit_is_joined():
         await asyncio.sleep(5.0)
     await world.check_stored()
     assert source.stored_deleted
-    assert world.storage.info(source.storage_name) is None
+    assert world.storage.info_nowait(source.storage_name) is None
 
 
 @pytest.mark.parametrize("cut", [False, True])
@@ -850,7 +850,7 @@ def test_a_damaged_source_ends_no_writer_of_this_owner_or_the_next(damage, cut):
     async def scenario():
         world = make_world()
         source = await damage_and_merge(world)
-        assert world.storage.info(source.storage_name) is None
+        assert world.storage.info_nowait(source.storage_name) is None
         assert world.segments["s"].stored_length == world.segments["s"].durable_length
         world.restart()
         world.append("other", b"more")
@@ -922,7 +922,7 @@ async def test_deleting_a_target_takes_its_waiting_sources_with_it():
         await asyncio.sleep(10.0)
         assert source.stored_deleted
     assert world.acknowledged == world.sequence
-    assert not world.rows.keys("s/")
+    assert not world.memory_rows.keys("s/")
 
 
 @simulated
@@ -967,7 +967,7 @@ async def test_a_source_whose_flush_failed_is_not_flushed_again_while_its_target
         await asyncio.sleep(40.0)
     assert lost
     assert source.stored_deleted
-    assert world.storage.info(source.storage_name) is None
+    assert world.storage.info_nowait(source.storage_name) is None
     assert not any(name.startswith(f"{source.storage_name}.") for name in world.objects.objects)
     assert world.acknowledged == world.sequence
     await world.check_stored()
@@ -990,7 +990,7 @@ async def test_a_source_that_goes_with_its_target_is_deleted_although_that_fails
         await asyncio.sleep(30.0)
     assert source.stored_deleted
     assert not failures
-    assert not world.rows.keys("s/")
+    assert not world.memory_rows.keys("s/")
     assert world.acknowledged == world.sequence
 
 
@@ -1017,7 +1017,7 @@ async def test_sources_of_a_deleted_target_do_not_keep_its_deletion_in_the_log_h
         heal()
         await asyncio.sleep(30.0)
     assert world.acknowledged == world.sequence
-    assert not world.rows.keys("s/")
+    assert not world.memory_rows.keys("s/")
 
 
 async def let_go_of_thousands(target, *through):
@@ -1060,7 +1060,7 @@ async def let_go_of_thousands(target, *through):
     assert max(at_once) <= 2 * 256 + 1, "those of one turn, and the next"
     assert all(source.stored_deleted for source in sources)
     assert world.acknowledged == world.sequence
-    assert not world.rows.keys("s/")
+    assert not world.memory_rows.keys("s/")
 
 
 @simulated
@@ -1139,7 +1139,7 @@ async def test_a_segment_deleted_while_it_is_flushed_is_gone_at_the_end():
         world.checkpoint()
         await asyncio.sleep(10.0)
     assert segment.stored_deleted
-    assert not world.rows.keys("s/")
+    assert not world.memory_rows.keys("s/")
     assert world.acknowledged == world.sequence
 
 
