@@ -11,7 +11,7 @@ import logging
 from collections.abc import Callable, Iterable
 from typing import Final
 
-from headrace.errors import HeadraceError, NoSuchSegmentError, ThrottledError
+from headrace.errors import ContainerOfflineError, HeadraceError, NoSuchSegmentError, ThrottledError
 from headrace.runtime.supervisor import Supervisor
 from headrace.segmentstore.tables.config import TablesConfig
 from headrace.segmentstore.tables.index_write import write_index
@@ -62,7 +62,10 @@ class TableIndexer:
 
         Raises:
             ThrottledError: nothing was done.
+            ContainerOfflineError: likewise, and the container stops.
         """
+        if self._closed:
+            raise ContainerOfflineError("the container stops: nothing was done")
         loop = asyncio.get_running_loop()
         try:
             async with asyncio.timeout(self._config.unindexed.wait_s):

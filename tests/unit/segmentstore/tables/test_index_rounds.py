@@ -8,6 +8,7 @@ from array import array
 import pytest
 
 from headrace.errors import (
+    ContainerOfflineError,
     DataCorruptionError,
     StorageReadError,
     StorageWriteError,
@@ -173,6 +174,18 @@ async def test_updates_wait_for_an_index_that_is_written_slowly_and_reads_go_on(
     held.set()
     await waiting
     assert (await tables.table_info(T)).entry_count == 15
+
+
+async def test_updates_that_wait_for_an_index_are_refused_when_the_container_stops(access):
+    tables = await filled(access, indexed(wait_s=60.0))
+    access.indexes.hold_writes = asyncio.Event()
+    for n in range(4):
+        await tables.table_update(T, [entry(f"n{n}", b"v")])
+    waiting = start(tables.table_update(T, [entry("late", b"v")]))
+    await turns()
+    await tables.close()
+    with pytest.raises(ContainerOfflineError):
+        await waiting
 
 
 @pytest.mark.parametrize("late", [False, True])
