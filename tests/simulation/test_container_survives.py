@@ -28,9 +28,7 @@ def test_merges_within_merges_are_as_good_as_others(seed):
 
 @pytest.mark.parametrize("seed", [*seeds(20), *ATTRIBUTES])
 def test_attributes_that_leave_memory_are_as_good_as_others(seed):
-    history = run_one("attributes", seed).value
-    assert history.judged > 10
-    assert history.happened["values_written"]
+    assert run_one("attributes", seed).value.judged > 10
 
 
 @pytest.mark.parametrize("seed", CONTAINER)

@@ -13,6 +13,7 @@ from typing import Final
 
 from headrace.errors import ContainerOfflineError, HeadraceError, NoSuchSegmentError, ThrottledError
 from headrace.runtime.supervisor import Supervisor
+from headrace.segmentstore.segment_names import is_internal
 from headrace.segmentstore.tables.config import TablesConfig
 from headrace.segmentstore.tables.index_write import write_index
 from headrace.segmentstore.tables.open_table import OpenTable
@@ -50,7 +51,14 @@ class TableIndexer:
             self._start(max(sizes, key=lambda pair: pair[0])[1])
 
     def is_exceeded(self, table: OpenTable) -> bool:
-        """Whether updates of ``table`` have to wait."""
+        """Whether updates of ``table`` have to wait.
+
+        Those of a container's own tables never do: they are few while storage takes no index, and stored
+        bytes could not leave memory without them.
+        """
+        return not is_internal(table.segment.name) and self._lacks_much(table)
+
+    def _lacks_much(self, table: OpenTable) -> bool:
         state, bounds = table.state, self._config.unindexed
         count, indexed = state.unindexed_count, state.indexed_count
         return bounds.is_exceeded(count, table.log_bytes, indexed) and bounds.is_exceeded(
@@ -93,7 +101,7 @@ class TableIndexer:
             return
         table.settle()
         state = table.state
-        if state.note is None and (table.compacting or not (state.unindexed or self.is_exceeded(table))):
+        if state.note is None and (table.compacting or not (state.unindexed or self._lacks_much(table))):
             # A truncation in flight could overtake the first steps of an index that has nothing yet. One that
             # is to have nothing is worth it only for a log so long that compaction would not begin.
             return

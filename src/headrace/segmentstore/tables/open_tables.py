@@ -20,6 +20,7 @@ from headrace.errors import (
 )
 from headrace.model.attributes import TABLE_HASH_SEED
 from headrace.segmentstore.contract import SegmentAccess
+from headrace.segmentstore.segment_names import is_internal
 from headrace.segmentstore.state.segment_state import SegmentState
 from headrace.segmentstore.tables.config import TablesConfig
 from headrace.segmentstore.tables.index_access import TableIndex, TableIndexes
@@ -215,8 +216,10 @@ class OpenTables:
                 replay_entries(entries, unindexed, tree_keys, segment.name, remember=remember)
                 at = entries[-1][1]
                 indexed = 0 if root is None else root.entries
-                if self._config.unindexed.is_exceeded(len(unindexed), at - indexed_end, indexed) and (
-                    unindexed or root is None or root.note
+                if (
+                    self._config.unindexed.is_exceeded(len(unindexed), at - indexed_end, indexed)
+                    and (unindexed or root is None or root.note)
+                    and not is_internal(segment.name)  # see TableIndexer.is_exceeded
                 ):
                     try:
                         with segment.held():
