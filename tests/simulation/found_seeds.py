@@ -16,6 +16,7 @@ CONTAINER = {
     212342: "a write that took so many calls that one of them always failed was made again and again, whole",
     905931: "the same, while the log failed during the eviction for the slot of that segment",
     2002716: "the clients did not expect that a catalogue in storage could not be read at their first look",
+    31000342: "the footer of an index that had become empty was truncated with its pages",
     221627: "a fenced owner answered a repeated merge by what it remembered, without a write",
 }
 

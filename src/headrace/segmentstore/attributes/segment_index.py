@@ -337,14 +337,15 @@ class SegmentIndex:
 
     async def _truncate(self, root: TreeRoot) -> None:
         """Free the chunks in front of the live pages, if there is one."""
-        if root.lowest - self._truncated < self._config.rollover_bytes:
+        lowest = min(root.lowest, root.end - FOOTER_BYTES)  # an empty tree is its footer
+        if lowest - self._truncated < self._config.rollover_bytes:
             return
         try:
-            await self._storage().truncate(self._name, root.lowest)
+            await self._storage().truncate(self._name, lowest)
         except HeadraceError as error:
             _logger.warning("dead pages of index %r stay for now: %s", self._name, error)
         else:
-            self._truncated = root.lowest
+            self._truncated = lowest
 
     async def delete(self) -> None:
         """Delete it from storage; nothing is written afterwards. Fine if there is nothing.

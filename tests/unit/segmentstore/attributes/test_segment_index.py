@@ -99,6 +99,20 @@ async def test_dead_pages_are_truncated_in_whole_chunks():
     assert await bench.get(*range(3000)) == [last[each] for each in range(3000)]
 
 
+async def test_the_next_owner_finds_a_tree_that_was_emptied():
+    bench = Bench(AttributesConfig(rollover_bytes=64))
+    for turn in range(20):
+        await bench.put(dict.fromkeys(range(100), turn))
+    await bench.put(dict.fromkeys(range(100), ABSENT), b"empty")
+    assert (await bench.storage.info(NAME)).start_offset > 0
+    bench.reopen()
+    assert await bench.get(1) == [ABSENT]
+    assert (await bench.index.open()).note == b"empty"
+    await bench.put({1: 1})
+    bench.reopen()
+    assert await bench.get(1) == [1]
+
+
 async def test_a_read_goes_on_although_its_pages_were_replaced_meanwhile():
     bench = Bench(AttributesConfig(rollover_bytes=64 * KIB, update_keys_max=50), cache_bytes=40 * KIB)
     await bench.put(dict.fromkeys(range(20_000), 0))
