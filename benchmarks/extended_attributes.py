@@ -178,8 +178,9 @@ async def measure_writers(world: World, count: int) -> None:
 
 
 async def load(container: SegmentContainer, name: str, count: int) -> None:
-    """Write the index of a segment, beside its container, which finds out by its rows."""
+    """Write the index of a segment, beside its container."""
     segment = await container.create(name, {})
+    segment.note_index()
     storage = container.tiers.storage
     assert storage is not None
     config = ContainerConfig().attributes

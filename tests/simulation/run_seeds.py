@@ -30,7 +30,7 @@ from headrace.testing.simulation import SimulationResult, simulate
 from tests.simulation.reduction import ALL, Reduction, shrink
 from tests.simulation.scenarios.catalogue import SCENARIOS
 
-_LIMIT_S: Final = 2_000.0
+_LIMIT_S: Final = 10_000.0
 _REPORT_EVERY: Final = 50
 _MESSAGE_CHARS_MAX: Final = 4_000
 
