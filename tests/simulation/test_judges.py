@@ -279,7 +279,7 @@ BUGS = [
     (leave_updates_of_a_merge_out, "data_plane", 12, 0),
     (forget_the_conditions_of_a_table, "data_plane", 12, 0),
     (remove_from_a_table_only_on_condition, "data_plane", 12, 0),
-    (refuse_what_is_not_durable, "crowds", 160, 122),
+    (refuse_what_is_not_durable, "crowds", 160, 54),
     (merge_what_somebody_deletes, "crowds", 12, 4),
     (judge_tables_by_what_is_durable, "crowds", 12, 4),
     (forget_sources_of_what_was_merged, "chains", 12, 0),
