@@ -30,9 +30,9 @@ class AttributesConfig:
         "allows.",
     )
     update_keys_max: int = internal(
-        1024,
+        2048,
         simulate=(1, 7),
-        help="Keys of one write to a large index: each may need a page of its own in memory.",
+        help="Keys of one write to an index: each may need a page of its own in memory.",
     )
     flush_values: int = internal(
         2048,

@@ -44,12 +44,6 @@ _ATTEMPTS: Final = 10
 _READS_AT_ONCE: Final = 16
 """Pages of one call that are read at the same time."""
 
-_SMALL_TREE_PAGES: Final = 2048
-"""A tree of fewer pages is all in memory during an update, whatever the update has."""
-
-_KEYS_AT_ONCE: Final = 65_536
-"""Keys of one write to such a tree."""
-
 
 class IndexStorage(Protocol):
     """What an index needs of long-term storage."""
@@ -114,10 +108,8 @@ class SegmentIndex:
 
     @property
     def keys_at_once(self) -> int:
-        """How many keys one write takes, as far as the size of the tree is known."""
-        step = self._config.update_keys_max
-        is_small = self.root is None or self.root.pages < _SMALL_TREE_PAGES
-        return _KEYS_AT_ONCE if is_small and step >= 1024 else step
+        """How many keys one write takes."""
+        return self._config.update_keys_max
 
     # -------------------------------------------------------------------------------------- reading
 

@@ -63,6 +63,10 @@ class SegmentIndexes:
             index.close()
 
     async def delete(self, segment: SegmentState) -> None:
-        """Delete the index of a retired segment. Raises as :meth:`SegmentIndex.delete`."""
-        await self.get(segment).delete()
+        """Delete the index of a retired segment, if it may have one. Raises as :meth:`SegmentIndex.delete`.
+
+        Tables do not note that they have one; of others, which may be a transaction's, storage is not asked.
+        """
+        if segment.is_table or segment.attributes.has_index:
+            await self.get(segment).delete()
         self._indexes.pop(segment.segment_id, None)

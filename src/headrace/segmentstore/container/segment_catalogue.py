@@ -129,8 +129,8 @@ class SegmentCatalogue:
         ]
 
     def count(self) -> int:
-        """Return the number of rows; -1 while it is not known."""
+        """Return at most how many rows there are; -1 while it is not known."""
         if self._segment is None or not self._segment.accepted_length:
             return 0
-        found = self._tables.count_nowait(self._segment)
+        found = self._tables.count_max(self._segment)
         return -1 if found is None else found

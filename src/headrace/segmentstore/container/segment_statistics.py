@@ -19,7 +19,7 @@ class SegmentStatistics:
     departing: int
     """Retired segments."""
     catalogue_rows: int
-    """Rows of the segment catalogue, those of active segments included; -1 while that is not known."""
+    """At most how many rows the catalogue has, those of active segments included; -1 while not known."""
     activations: int
     activations_failed: int
     activations_waiting: int

@@ -12,11 +12,6 @@ from headrace.segmentstore.tables.index_note import IndexNote, decode_note, enco
 from headrace.segmentstore.tables.locations import ABSENT, REMOVED, sum_bytes
 from headrace.segmentstore.tables.unindexed import UnindexedEntries
 
-_STEP_KEYS: Final = 2048
-"""Keys of one durable write: neighbours, so that many steps change few pages more than one would, and none
-keeps the loop for long.
-"""
-
 _SORTED_AT_ONCE: Final = 4096
 """Keys sorted without a pause."""
 
@@ -42,7 +37,8 @@ async def write_index(
     size = index.key_bytes
     done = 0
     while True:
-        step = min(_STEP_KEYS, index.keys_at_once)
+        # Neighbours: many steps change few pages more than one would, and none keeps the loop for long.
+        step = index.keys_at_once
         some = keys[done : done + step]
         wanted = b"".join(some)
         values = array("q", map(locations.__getitem__, some))

@@ -308,17 +308,6 @@ class OpenTable:
             if self.index.root is root:
                 return start, end, count
 
-    def count_nowait(self) -> int | None:
-        """Return the number of durable keys now, or None if that takes reading."""
-        root = self.index.root
-        if root is None:
-            return None
-        keys, count = self._unindexed_keys()
-        if root.page is None:
-            return count
-        values = self.index.lookup_nowait(b"".join(keys))
-        return None if values is None else root.entries - sum(value != ABSENT for value in values) + count
-
     def _unindexed_keys(self) -> tuple[list[bytes], int]:
         """Return all keys that the index does not tell about, and how many of them exist."""
         unindexed, frozen = self.state.unindexed, self.state.frozen

@@ -134,10 +134,10 @@ class TableReads:
         location = table.state.find_durable(tree_key)
         return None if location == UNKNOWN else location != REMOVED
 
-    def count_nowait(self, segment: SegmentState) -> int | None:
-        """Return the number of keys of a table, or None if that is not known without waiting."""
+    def count_max(self, segment: SegmentState) -> int | None:
+        """Return at most how many keys a table has, exact behind an index round; None if it is not open."""
         table = self._tables.find_nowait(segment)
-        return None if table is None else table.count_nowait()
+        return None if table is None else table.state.key_count_max
 
     async def _read_located(
         self,
