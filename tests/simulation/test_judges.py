@@ -272,7 +272,7 @@ BUGS = [
     (reorder_blocks_of_one_batch, "data_plane", 12, 0),
     (count_events_twice_in_recovery, "data_plane", 12, 0),
     (forget_truncations_in_recovery, "data_plane", 12, 0),
-    (acknowledge_although_fenced, "data_plane", 40, 6),
+    (acknowledge_although_fenced, "data_plane", 40, 7),
     (serve_zeros_for_what_left_the_cache, "data_plane", 12, 0),
     (merge_twice, "data_plane", 12, 0),
     (merge_a_batch_in_any_order, "data_plane", 12, 1),
