@@ -33,8 +33,9 @@ from headrace.standalone.descriptor_plan import DescriptorPlan
 from headrace.storage.providers.chunk_threads import ChunkThreads
 from headrace.storage.providers.contract import ChunkProvider
 from headrace.storage.providers.filesystem import FilesystemChunkProvider
+from headrace.storage.providers.location import StorageLocation
 from headrace.storage.providers.measured import MeasuredChunkProvider
-from headrace.storage.providers.memory import MemoryChunkProvider
+from headrace.storage.providers.stores import make_provider
 from headrace.wal.config import WalConfig
 from headrace.wal.contract import Wal
 from headrace.wal.file.file_wal import FileWal
@@ -119,20 +120,22 @@ class DataPlane:
 
     def _make_provider(self) -> ChunkProvider:
         if self._config.in_memory:
-            return MemoryChunkProvider()
+            return make_provider(StorageLocation("memory"), self._runtime)
         files = self._runtime.filesystem
         if not files.exists(chunk_root(self._config.data_dir)):
             make_chunk_root(files, self._config.data_dir)
         self._chunk_threads = ChunkThreads.start(self._runtime.threads, self._config.chunk_threads)
         chunk_files = replace(self._config.chunk_files, descriptors_max=self._descriptors.chunk_files_max)
-        self._chunk_files = FilesystemChunkProvider(
-            chunk_root(self._config.data_dir),
-            files,
+        provider = make_provider(
+            StorageLocation("file", prefix=chunk_root(self._config.data_dir)),
+            self._runtime,
             self._chunk_threads,
-            chunk_files,
+            files=chunk_files,
             proof=proof_of(self._config.data_dir),
         )
-        return self._chunk_files
+        assert isinstance(provider, FilesystemChunkProvider)
+        self._chunk_files = provider
+        return provider
 
     def _make_container(self, container_id: int, on_failed: OnFailed) -> SegmentContainer:
         assert self._provider is not None
