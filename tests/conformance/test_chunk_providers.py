@@ -13,6 +13,8 @@ from headrace.storage.providers.filesystem import FilesystemChunkProvider, Files
 from headrace.storage.providers.measured import MeasuredChunkProvider
 from headrace.storage.providers.memory import MemoryChunkProvider
 from headrace.storage.providers.retrying import RetryingChunkProvider
+from headrace.storage.providers.throttled import ThrottledChunkProvider
+from headrace.storage.providers.token_bucket import RequestBudget
 from headrace.testing.conformance.chunk_provider import ChunkProviderContract
 from headrace.testing.conformance.row_store import RowStoreContract
 from headrace.testing.disk import SimulatedDisk
@@ -84,6 +86,16 @@ class TestRetryingProviderOnOneThatFailsEveryOtherRead(ChunkProviderContract):
         fails = itertools.cycle([True, False])
         faulty.on_read = lambda name: fail_reads(name) if next(fails) else None
         self.provider = RetryingChunkProvider(faulty, timeout_s=60.0)
+
+    async def make(self):
+        return self.provider
+
+
+class TestThrottledProvider(ChunkProviderContract):
+    @pytest.fixture(autouse=True)
+    def _objects(self):
+        budget = RequestBudget(requests_per_s=1e5, bytes_per_s=1e9)
+        self.provider = ThrottledChunkProvider(ChunksAtHand(MemoryChunkProvider()), budget)
 
     async def make(self):
         return self.provider
