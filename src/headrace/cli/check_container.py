@@ -9,8 +9,9 @@ from typing import Any, Final
 from headrace.cli.inspect_data import UNMADE, InspectedData, open_data
 from headrace.cli.output import print_json, print_line, printable, progress
 from headrace.errors import DataCorruptionError, SnapshotLostError
-from headrace.segmentstore.inspection.container_check import check_container, find_orphans
+from headrace.segmentstore.inspection.container_check import check_container
 from headrace.segmentstore.inspection.findings import CheckReport, Finding, Severity
+from headrace.segmentstore.inspection.object_check import find_strays
 
 _GARBAGE_SHOWN: Final = 10_000
 _LOOKS_MAX: Final = 3
@@ -72,7 +73,7 @@ def _check(data: InspectedData, chosen: argparse.Namespace) -> tuple[list[CheckR
     # Without a true record the containers are unknown: an object may belong to a lost one.
     everything = containers == data.containers and not data.problem
     strays = Strays()
-    for finding in find_orphans(data.chunks, reports, all_checked=everything, running=data.may_change):
+    for finding in find_strays(data.chunks, reports, all_checked=everything, running=data.may_change):
         strays.add(finding)
     return reports, strays
 

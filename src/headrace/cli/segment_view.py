@@ -10,7 +10,7 @@ from headrace.segmentstore.inspection.container_replay import ReplayedContainer
 from headrace.segmentstore.inspection.log_coverage import LogRange
 from headrace.segmentstore.state.segment_state import SegmentState
 from headrace.storage.chunks.segment_layout import Chunk, SegmentLayout, load_layout, walk_chunks
-from headrace.storage.inspect import ChunkFiles
+from headrace.storage.inspect import StoredChunks
 
 _VERIFIED: Final = "verified"
 _NOT_VERIFIED: Final = "not verified"
@@ -56,7 +56,7 @@ def status_of(replayed: ReplayedContainer, segment: SegmentState) -> str:
 
 
 def view_segment(
-    replayed: ReplayedContainer, segment: SegmentState, files: ChunkFiles, *, deep: bool
+    replayed: ReplayedContainer, segment: SegmentState, files: StoredChunks, *, deep: bool
 ) -> SegmentView:
     """Gather what the log, the rows and the files say; ``deep`` verifies every stored byte."""
     problem, layout = "", None
@@ -82,7 +82,7 @@ def view_segment(
 
 
 def _look_at(
-    files: ChunkFiles, chunk: Chunk, replayed: ReplayedContainer, *, deep: bool
+    files: StoredChunks, chunk: Chunk, replayed: ReplayedContainer, *, deep: bool
 ) -> tuple[int | None, str]:
     """Return the length of a chunk's object, None if it has none or that is unknown, and its state."""
     try:
@@ -99,7 +99,7 @@ def _length_state(chunk: Chunk, length: int | None) -> str:
     return _NOT_VERIFIED if length >= chunk.length else "too short"
 
 
-def _verified_state(files: ChunkFiles, chunk: Chunk, replayed: ReplayedContainer) -> str:
+def _verified_state(files: StoredChunks, chunk: Chunk, replayed: ReplayedContainer) -> str:
     try:
         files.verify(chunk, replayed.storage_row)
     except DataCorruptionError as error:

@@ -1,14 +1,14 @@
-"""Chunk objects as files, seen without a provider: which are there, how long, and whether their blocks are
-what was written.
+"""Chunk objects as people look at them: which are there, how long, and whether their blocks are what was
+written. Files are read without a provider; :mod:`.inspect_store` has those of any other store.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
-from typing import Final
+from collections.abc import Callable, Iterable, Iterator
+from typing import Final, Protocol
 
-from headrace.errors import ChecksumMismatchError, StorageReadError
+from headrace.errors import ChecksumMismatchError, DataCorruptionError, StorageReadError
 from headrace.runtime.filesystem import Filesystem
 from headrace.storage.chunks.checksums import verify_blocks
 from headrace.storage.chunks.read_plan import find_checksums
@@ -23,6 +23,61 @@ from headrace.storage.providers.chunk_paths import (
 _STEP_BLOCKS: Final = 64
 
 
+GetRow = Callable[[str], bytes | None]
+Verified = tuple[Chunk, Exception | None]
+"""A chunk, and what is wrong with its bytes, if anything is."""
+
+
+class StoredChunks(Protocol):
+    """Chunk objects of one store, for looking only."""
+
+    root: str
+    """Where they are, as people write it."""
+
+    def path(self, chunk: str) -> str:
+        """Return where the object of a chunk is, as people write it."""
+
+    def look_ahead(self) -> None:
+        """Many lengths will be asked for: list what is there, if that is cheaper.
+
+        Raises: StorageReadError.
+        """
+
+    def find_length(self, chunk: str, at_least: int = 0) -> int | None:
+        """Return the bytes the object holds, None if there is none.
+
+        What was listed is the answer, unless it is less than ``at_least``. Raises: OSError.
+        """
+
+    def verify(self, chunk: Chunk, get: GetRow) -> None:
+        """Compare every committed byte of a chunk with its checksums. Raises as :meth:`pieces`."""
+
+    def verify_all(self, chunks: Iterable[Chunk], get: GetRow) -> Iterator[Verified]:
+        """Verify many chunks; yield each, in order, with what :meth:`verify` would have raised."""
+
+    def pieces(self, chunk: Chunk, get: GetRow, begin: int = 0) -> Iterator[tuple[int, memoryview]]:
+        """Yield the committed bytes of a chunk, verified, with their offsets, from the block of ``begin``.
+
+        A piece is valid until the next one.
+
+        Raises:
+            ChecksumMismatchError: with path and offset of the first bad block.
+            DataCorruptionError: its checksums are missing or damaged.
+            StorageReadError: the object ends before the committed length.
+            OSError: it cannot be read.
+        """
+
+    def objects(self, on_skipped: Callable[[str, OSError | None], None]) -> Iterator[tuple[str, str]]:
+        """Yield name and path of every object.
+
+        ``on_skipped`` is called with the path of each directory that was not read, and with the error; None
+        for a symbolic link below the root. Links are not followed: they may form a cycle.
+
+        Raises:
+            StorageReadError: the store did not answer.
+        """
+
+
 class ChunkFiles:
     """The files below ``root``; a root that does not exist holds none."""
 
@@ -33,31 +88,29 @@ class ChunkFiles:
     def path(self, chunk: str) -> str:
         return f"{self.root}/{encode_chunk_path(chunk)}"
 
-    def find_length(self, chunk: str) -> int | None:
-        """Return the bytes the object holds, None if there is none. Raises: OSError."""
+    def look_ahead(self) -> None:
+        """Nothing: a length costs no more than a listing of it would."""
+
+    def find_length(self, chunk: str, at_least: int = 0) -> int | None:  # noqa: ARG002 - it is never old
         try:
             return self._files.stat_size(self.path(chunk))
         except FileNotFoundError:
             return None
 
-    def verify(self, chunk: Chunk, get: Callable[[str], bytes | None]) -> None:
-        """Compare every committed byte of a chunk with its checksums. Raises as :meth:`pieces`."""
+    def verify(self, chunk: Chunk, get: GetRow) -> None:
         for _ in self.pieces(chunk, get):
             pass
 
-    def pieces(
-        self, chunk: Chunk, get: Callable[[str], bytes | None], begin: int = 0
-    ) -> Iterator[tuple[int, memoryview]]:
-        """Yield the committed bytes of a chunk, verified, with their offsets, from the block of ``begin``.
+    def verify_all(self, chunks: Iterable[Chunk], get: GetRow) -> Iterator[Verified]:
+        for chunk in chunks:
+            try:
+                self.verify(chunk, get)
+            except (DataCorruptionError, StorageReadError, OSError) as error:
+                yield chunk, error
+            else:
+                yield chunk, None
 
-        A piece is valid until the next one.
-
-        Raises:
-            ChecksumMismatchError: with path and offset of the first bad block.
-            DataCorruptionError: its checksums are missing or damaged.
-            StorageReadError: the file ends before the committed length.
-            OSError: it cannot be read.
-        """
+    def pieces(self, chunk: Chunk, get: GetRow, begin: int = 0) -> Iterator[tuple[int, memoryview]]:
         path = self.path(chunk.name)
         fd = self._files.open(path, os.O_RDONLY)
         try:
@@ -92,11 +145,6 @@ class ChunkFiles:
             done += count
 
     def objects(self, on_skipped: Callable[[str, OSError | None], None]) -> Iterator[tuple[str, str]]:
-        """Yield (chunk name, path) of every object, directory by directory.
-
-        ``on_skipped`` is called with the path of each directory that was not read, and with the error; None
-        for a symbolic link below the root. Links are not followed: they may form a cycle.
-        """
         pending = [""]
         while pending:
             path = pending.pop()

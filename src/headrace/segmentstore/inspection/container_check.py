@@ -2,27 +2,26 @@
 
 In this order: the log decodes and replays; segments keep their invariants; every durable byte is in the log
 or in chunks; rows of storage fit each other, the log and the files; in a deep check, every stored
-byte matches its checksum and every table decodes. Objects that no row names are garbage.
+byte matches its checksum and every table decodes. Objects that no row names are judged in
+:mod:`.object_check`, once for all containers.
 """
 
 from __future__ import annotations
 
 import traceback
-from collections.abc import Iterator, Sequence
 from typing import Final
 
 from headrace.errors import DataCorruptionError
 from headrace.runtime.filesystem import Filesystem
 from headrace.segmentstore.inspection.container_replay import ReplayedContainer, replay_container
-from headrace.segmentstore.inspection.findings import CheckReport, Finding, Severity
+from headrace.segmentstore.inspection.findings import CheckReport
 from headrace.segmentstore.inspection.inactive_segments import open_catalogue, read_inactive
 from headrace.segmentstore.inspection.segment_content import SegmentContents, read_entries
 from headrace.segmentstore.inspection.storage_check import SegmentFacts, StorageCheck
 from headrace.segmentstore.inspection.storage_table import load_storage_table
 from headrace.segmentstore.state.segment_state import SegmentState
-from headrace.storage.chunks.chunk_names import ChunkName, parse_chunk_name
 from headrace.storage.chunks.segment_layout import load_layout
-from headrace.storage.inspect import ChunkFiles
+from headrace.storage.inspect import StoredChunks
 from headrace.wal.log_snapshot import look_steadily
 
 _LOG_DAMAGED: Final = (
@@ -32,7 +31,7 @@ _BYTES_LOST: Final = "the log was truncated too early; keep the data directory a
 
 
 def check_container(
-    container_id: int, log_directory: str, chunks: ChunkFiles, files: Filesystem, *, deep: bool
+    container_id: int, log_directory: str, chunks: StoredChunks, files: Filesystem, *, deep: bool
 ) -> CheckReport:
     """Check one container; ``deep`` also reads every stored byte and compares it with its checksum.
 
@@ -72,7 +71,7 @@ def check_container(
 
 
 def replay_with_rows(
-    container_id: int, log_directory: str, chunks: ChunkFiles, files: Filesystem
+    container_id: int, log_directory: str, chunks: StoredChunks, files: Filesystem
 ) -> ReplayedContainer:
     """Replay, again if a running server truncated the log meanwhile; load the rows of storage as of then.
 
@@ -82,7 +81,7 @@ def replay_with_rows(
 
 
 def replay_with_catalogue(
-    container_id: int, log_directory: str, chunks: ChunkFiles, files: Filesystem
+    container_id: int, log_directory: str, chunks: StoredChunks, files: Filesystem
 ) -> tuple[ReplayedContainer, SegmentContents]:
     """Do as :func:`replay_with_rows` does; return also the segment catalogue of the same moment."""
     replayed, catalogue, problem = _look(container_id, log_directory, chunks, files)
@@ -92,7 +91,7 @@ def replay_with_catalogue(
 
 
 def _look(
-    container_id: int, log_directory: str, chunks: ChunkFiles, files: Filesystem
+    container_id: int, log_directory: str, chunks: StoredChunks, files: Filesystem
 ) -> tuple[ReplayedContainer, SegmentContents, str]:
     """Return a container, its catalogue, and why its rows of storage are unknown, if they are."""
 
@@ -199,7 +198,7 @@ def _check_inactive_segment(replayed: ReplayedContainer, segment: SegmentState, 
         report.damage("inactive length", what, where, _BYTES_LOST)
 
 
-def _check_tables(report: CheckReport, log_directory: str, chunks: ChunkFiles, files: Filesystem) -> None:
+def _check_tables(report: CheckReport, log_directory: str, chunks: StoredChunks, files: Filesystem) -> None:
     """Every table must decode from its first byte to its last.
 
     Replays again: the stored bytes were read since the log was, and a running server may have truncated it
@@ -224,66 +223,3 @@ def _check_tables(report: CheckReport, log_directory: str, chunks: ChunkFiles, f
         except (DataCorruptionError, OSError) as error:
             where = f"table {table.name!r} (id {table.segment_id})"
             report.damage("table", str(error), where, "keep a copy of the data directory and report it")
-
-
-# ------------------------------------------------------------------------------------------ orphans
-
-
-def find_orphans(
-    chunks: ChunkFiles, reports: Sequence[CheckReport], *, all_checked: bool, running: bool = False
-) -> Iterator[Finding]:
-    """Yield the objects that no row names, and the directories that cannot be read.
-
-    Objects of containers that were not checked, or whose rows are not all known, are left out. If a server is
-    ``running``, so are objects of the present container epoch, which may get their rows soon.
-    """
-    skipped: list[tuple[str, OSError]] = []
-
-    def on_skipped(path: str, error: OSError | None) -> None:
-        if error is not None:
-            skipped.append((path, error))
-
-    owners = {report.incarnation: report for report in reports if report.incarnation}
-    is_complete = all_checked and all(report.complete and report.rows_known for report in reports)
-    for name, path in chunks.objects(on_skipped):
-        parsed = parse_chunk_name(name)
-        owner = owners.get(parsed.incarnation) if parsed is not None else None
-        if any(name in report.chunk_names for report in reports):
-            continue  # also of an earlier incarnation
-        if owner is not None and parsed is not None:
-            if parsed.epoch > owner.epoch and not running:
-                yield _later(parsed, owner, path)
-            elif owner.rows_known and not (running and parsed.epoch >= owner.epoch):
-                yield _orphan(parsed, owner, path)
-        elif is_complete:
-            yield Finding(
-                Severity.GARBAGE,
-                "unknown object",
-                "an object that belongs to no container of this directory",
-                path,
-                "never deleted by itself: what lost metadata can be restored from; remove it by hand if not",
-            )
-    for path, error in skipped:
-        what = f"a directory of chunks cannot be read: {error}"
-        yield Finding(Severity.DAMAGE, "directory", what, path, "look at the disk and at its permissions")
-
-
-def _orphan(parsed: ChunkName, owner: CheckReport, path: str) -> Finding:
-    return Finding(
-        Severity.GARBAGE,
-        "orphan",
-        f"no row of container {owner.container_id} names this object of container epoch {parsed.epoch}",
-        path,
-        "nothing: left by an interrupted write, deleted some time after the next start",
-    )
-
-
-def _later(parsed: ChunkName, owner: CheckReport, path: str) -> Finding:
-    return Finding(
-        Severity.DAMAGE,
-        "later object",
-        f"an object of container epoch {parsed.epoch}, but the log of container {owner.container_id} knows "
-        f"owners up to {owner.epoch}",
-        path,
-        "an older log was put back in place of a newer one: find the newer one; later data are missing",
-    )

@@ -66,6 +66,10 @@ class CheckReport:
     inactive_segments: int = 0
     chunks: int = 0
     chunk_bytes: int = 0
+    longer_chunks: int = 0
+    """Objects that hold more than was committed: what is behind that does not exist."""
+
+    longer_bytes: int = 0
     verified_bytes: int = 0
     table_entries: int = 0
     tables_left_out: bool = False

@@ -10,10 +10,10 @@ from headrace.segmentstore.container.segment_catalogue import catalogue_name
 from headrace.segmentstore.inspection.container_replay import ReplayedContainer
 from headrace.segmentstore.inspection.segment_content import SegmentContents, read_table
 from headrace.segmentstore.state.segment_state import SegmentState
-from headrace.storage.inspect import ChunkFiles
+from headrace.storage.inspect import StoredChunks
 
 
-def open_catalogue(replayed: ReplayedContainer, files: ChunkFiles) -> SegmentContents:
+def open_catalogue(replayed: ReplayedContainer, files: StoredChunks) -> SegmentContents:
     """Collect the unstored bytes of the segment catalogue, in another pass over the log if there are any.
 
     Raises:

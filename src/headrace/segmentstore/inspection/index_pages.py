@@ -10,7 +10,7 @@ from headrace.btree.footer_format import FOOTER_BYTES, TreeRoot, decode_footer
 from headrace.btree.page_format import Fetch
 from headrace.errors import DataCorruptionError, StorageReadError
 from headrace.storage.chunks.segment_layout import load_layout, walk_chunks
-from headrace.storage.inspect import ChunkFiles
+from headrace.storage.inspect import StoredChunks
 
 T = TypeVar("T")
 
@@ -23,7 +23,7 @@ class IndexPages:
         find_row: returns a row of long-term storage, or None.
     """
 
-    def __init__(self, name: str, find_row: Callable[[str], bytes | None], files: ChunkFiles) -> None:
+    def __init__(self, name: str, find_row: Callable[[str], bytes | None], files: StoredChunks) -> None:
         self._name = name
         self._find_row = find_row
         self._files = files

@@ -13,7 +13,7 @@ from headrace.segmentstore.operations import catalogue as ops
 from headrace.segmentstore.state.segment_state import SegmentState
 from headrace.segmentstore.tables.entry_format import REMOVAL, decode_entries
 from headrace.storage.chunks.segment_layout import load_layout, walk_chunks
-from headrace.storage.inspect import ChunkFiles
+from headrace.storage.inspect import StoredChunks
 
 
 class SegmentContents:
@@ -23,7 +23,7 @@ class SegmentContents:
     """
 
     def __init__(
-        self, replayed: ReplayedContainer, segments: Iterable[SegmentState], files: ChunkFiles
+        self, replayed: ReplayedContainer, segments: Iterable[SegmentState], files: StoredChunks
     ) -> None:
         self._find_row = replayed.storage_row
         self._files = files

@@ -1,4 +1,4 @@
-"""Checks long-term storage of one container: rows against each other, against the log, and against files."""
+"""Checks long-term storage of one container: rows against each other, the log, and objects."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 from headrace.btree.check import check
-from headrace.errors import ChecksumMismatchError, DataCorruptionError, StorageReadError
+from headrace.errors import ChecksumMismatchError, DataCorruptionError
 from headrace.segmentstore.inspection.findings import CheckReport
 from headrace.segmentstore.inspection.index_pages import IndexPages
 from headrace.segmentstore.segment_names import is_index, segment_id_of
@@ -19,7 +19,7 @@ from headrace.storage.chunks.segment_layout import (
     load_layout,
     walk_chunks,
 )
-from headrace.storage.inspect import ChunkFiles
+from headrace.storage.inspect import StoredChunks
 from headrace.storage.metadata.rows import (
     CHECKSUM_PREFIX,
     CHUNK_PREFIX,
@@ -33,6 +33,7 @@ from headrace.storage.metadata.rows import (
 _RESTORE: Final = "restore the file from a copy; until then reads of these bytes fail, all others work"
 _KEEP: Final = "keep a copy of the data directory and report it: rows change together or not at all"
 _GROUP_CHARS: Final = 9
+_VERIFIED_TOGETHER: Final = 256
 
 
 class SegmentFacts(NamedTuple):
@@ -51,7 +52,7 @@ class StorageCheck:
     def __init__(
         self,
         state: ContainerState,
-        files: ChunkFiles,
+        files: StoredChunks,
         report: CheckReport,
         *,
         deep: bool,
@@ -67,6 +68,7 @@ class StorageCheck:
         self._inactive = inactive
         """Inactive segments by id; None if they are not known."""
         self._reached: set[str] = set()
+        self._to_verify: list[tuple[Chunk, str]] = []
 
     def run(self) -> None:
         keys = sorted(self._rows)
@@ -77,6 +79,7 @@ class StorageCheck:
                 self._check_segment(key[len(SEGMENT_PREFIX) :])
             elif key.startswith(GARBAGE_PREFIX):
                 self._check_garbage(key)
+        self._verify()
         for key in keys:
             self._check_reached(key)
 
@@ -169,28 +172,44 @@ class StorageCheck:
         report.chunk_bytes += chunk.length
         part = f"[{start}, {start + chunk.length}) of segment {layout.segment!r}"
         try:
-            length = self._files.find_length(chunk.name)
-            if length is None:
-                report.damage("chunk", f"the chunk that holds {part} is missing", path, _RESTORE)
-            elif length < chunk.length:
-                report.damage(
-                    "chunk",
-                    f"the chunk that holds {part} has {length} bytes instead of {chunk.length}",
-                    path,
-                    _RESTORE,
-                    f" at offset {length}",
-                )
-            elif self._deep:
-                self._files.verify(chunk, self._rows.get)
-                report.verified_bytes += chunk.length
-        except ChecksumMismatchError as error:
+            length = self._files.find_length(chunk.name, chunk.length)
+        except OSError as error:
+            self._add_fault(chunk, part, error)
+            return
+        if length is None:
+            report.damage("chunk", f"the chunk that holds {part} is missing", path, _RESTORE)
+        elif length < chunk.length:
+            what = f"the chunk that holds {part} has {length} bytes instead of {chunk.length}"
+            report.damage("chunk", what, path, _RESTORE, f" at offset {length}")
+        else:
+            report.longer_chunks += length > chunk.length
+            report.longer_bytes += length - chunk.length
+            if self._deep:
+                self._to_verify.append((chunk, part))
+                if len(self._to_verify) == _VERIFIED_TOGETHER:
+                    self._verify()
+
+    def _verify(self) -> None:
+        """Verify what was noted for it, together: a store answers many requests at once."""
+        noted, self._to_verify = self._to_verify, []
+        verified = self._files.verify_all((chunk for chunk, _ in noted), self._rows.get)
+        for (chunk, part), (_, error) in zip(noted, verified, strict=True):
+            if error is None:
+                self._report.verified_bytes += chunk.length
+            else:
+                self._add_fault(chunk, part, error)
+
+    def _add_fault(self, chunk: Chunk, part: str, error: Exception) -> None:
+        path = self._files.path(chunk.name)
+        if isinstance(error, ChecksumMismatchError):
             what = f"a block of the chunk that holds {part} fails its checksum"
-            report.damage("chunk", what, path, _RESTORE, f" at offset {error.offset}")
-        except DataCorruptionError as error:
-            report.damage("checksums", f"checksums of the chunk that holds {part}: {error}", path, _KEEP)
-        except (OSError, StorageReadError) as error:
+            self._report.damage("chunk", what, path, _RESTORE, f" at offset {error.offset}")
+        elif isinstance(error, DataCorruptionError):
+            what = f"checksums of the chunk that holds {part}: {error}"
+            self._report.damage("checksums", what, path, _KEEP)
+        else:
             what = f"the chunk that holds {part} cannot be read: {error}"
-            report.damage("chunk", what, path, "look at the disk")
+            self._report.damage("chunk", what, path, "look at the disk")
 
     def _check_garbage(self, key: str) -> None:
         try:

@@ -6,10 +6,10 @@ from headrace.errors import DataCorruptionError
 from headrace.segmentstore.inspection.container_replay import ReplayedContainer
 from headrace.segmentstore.inspection.segment_content import SegmentContents, read_table
 from headrace.segmentstore.segment_names import storage_table_name
-from headrace.storage.inspect import ChunkFiles
+from headrace.storage.inspect import StoredChunks
 
 
-def load_storage_table(replayed: ReplayedContainer, files: ChunkFiles) -> None:
+def load_storage_table(replayed: ReplayedContainer, files: StoredChunks) -> None:
     """Add the rows in the table to ``replayed.archived_rows``, in another pass over the log if need be.
 
     Raises:

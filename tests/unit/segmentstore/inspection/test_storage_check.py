@@ -6,8 +6,8 @@ import pytest
 
 from headrace.runtime.filesystem import OsFilesystem
 from headrace.runtime.read_only_files import ReadOnlyFiles
-from headrace.segmentstore.inspection.container_check import find_orphans
 from headrace.segmentstore.inspection.findings import CheckReport, Severity
+from headrace.segmentstore.inspection.object_check import find_strays
 from headrace.segmentstore.inspection.storage_check import SegmentFacts, StorageCheck
 from headrace.segmentstore.state.container_state import ContainerState
 from headrace.segmentstore.state.segment_state import SegmentState
@@ -144,44 +144,44 @@ def test_a_stored_segment_that_nobody_knows_is_found(store, name, words):
 
 def test_objects_are_garbage_if_no_row_names_them(store):
     report = store.check()
-    assert list(find_orphans(store.files, [report], all_checked=True)) == []
+    assert list(find_strays(store.files, [report], all_checked=True)) == []
     mine = store.write(name_of(77, 3), b"left")
     other = store.write(f"demo/s.5.E-1-O-0.ffffffff{1:024x}", b"foreign")
-    found = {finding.where: finding for finding in find_orphans(store.files, [report], all_checked=True)}
+    found = {finding.where: finding for finding in find_strays(store.files, [report], all_checked=True)}
     assert set(found) == {str(mine), str(other)}
     assert all(finding.severity is Severity.GARBAGE for finding in found.values())
     # Of another container, perhaps: only who has seen all of them may judge.
-    assert [f.where for f in find_orphans(store.files, [report], all_checked=False)] == [str(mine)]
+    assert [f.where for f in find_strays(store.files, [report], all_checked=False)] == [str(mine)]
     # In a running server the row may be on its way.
-    busy = find_orphans(store.files, [report], all_checked=False, running=True)
+    busy = find_strays(store.files, [report], all_checked=False, running=True)
     assert list(busy) == []
     report.epoch = 2
-    busy = find_orphans(store.files, [report], all_checked=False, running=True)
+    busy = find_strays(store.files, [report], all_checked=False, running=True)
     assert [finding.where for finding in busy] == [str(mine)]
     report.complete = False
-    assert [f.where for f in find_orphans(store.files, [report], all_checked=True)] == [str(mine)]
+    assert [f.where for f in find_strays(store.files, [report], all_checked=True)] == [str(mine)]
     # Its row may be one of those that cannot be read.
     report.rows_known = False
-    assert list(find_orphans(store.files, [report], all_checked=True)) == []
+    assert list(find_strays(store.files, [report], all_checked=True)) == []
 
 
 def test_objects_of_owners_that_the_log_never_had_say_that_it_is_an_older_one(store):
     report = store.check()
     later = store.write(f"demo/s.5.E-2-O-3.{INCARNATION}{1:024x}", b"acknowledged since")
-    (finding,) = find_orphans(store.files, [report], all_checked=True)
+    (finding,) = find_strays(store.files, [report], all_checked=True)
     assert (finding.severity, finding.where) == (Severity.DAMAGE, str(later))
     assert "of container epoch 2, but the log of container 0 knows owners up to 1" in finding.what
-    assert not list(find_orphans(store.files, [report], all_checked=True, running=True)), "a new owner's"
+    assert not list(find_strays(store.files, [report], all_checked=True, running=True)), "a new owner's"
 
 
 def test_what_rows_name_is_no_garbage_though_it_was_made_under_an_earlier_incarnation(store):
     report = store.check()
     report.incarnation = "89abcdef"
-    assert not list(find_orphans(store.files, [report], all_checked=True))
+    assert not list(find_strays(store.files, [report], all_checked=True))
     left = store.write(name_of(77, 3), b"kept for ever")
-    assert [f.where for f in find_orphans(store.files, [report], all_checked=True)] == [str(left)]
+    assert [f.where for f in find_strays(store.files, [report], all_checked=True)] == [str(left)]
     report.rows_known = False
-    assert not list(find_orphans(store.files, [report], all_checked=True))
+    assert not list(find_strays(store.files, [report], all_checked=True))
 
 
 class ClosedDirectory(OsFilesystem):
@@ -202,7 +202,7 @@ def test_a_directory_that_cannot_be_read_is_damage_and_hides_no_other(store, tmp
     (tmp_path / "zzz").mkdir()
     files = ClosedDirectory()
     files.closed = str(tmp_path / "aaa")
-    orphan, closed = find_orphans(ChunkFiles(str(tmp_path), files), [report], all_checked=True)
+    orphan, closed = find_strays(ChunkFiles(str(tmp_path), files), [report], all_checked=True)
     assert orphan.where == str(mine)
     assert (closed.severity, closed.where) == (Severity.DAMAGE, files.closed)
     assert "Permission denied" in closed.what
@@ -213,7 +213,7 @@ def test_what_a_mounted_volume_brings_along_is_no_damage(store, tmp_path):
     (tmp_path / "lost+found").mkdir()
     files = ClosedDirectory()
     files.closed = str(tmp_path / "lost+found")
-    assert not list(find_orphans(ChunkFiles(str(tmp_path), files), [report], all_checked=True))
+    assert not list(find_strays(ChunkFiles(str(tmp_path), files), [report], all_checked=True))
 
 
 def test_links_are_not_followed_but_that_of_the_root(store, tmp_path):
