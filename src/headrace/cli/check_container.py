@@ -11,7 +11,7 @@ from headrace.cli.output import print_json, print_line, printable, progress
 from headrace.errors import DataCorruptionError, SnapshotLostError
 from headrace.segmentstore.inspection.container_check import check_container
 from headrace.segmentstore.inspection.findings import CheckReport, Finding, Severity
-from headrace.segmentstore.inspection.object_check import find_strays
+from headrace.segmentstore.inspection.object_check import ObjectCounts, find_strays
 
 _GARBAGE_SHOWN: Final = 10_000
 _LOOKS_MAX: Final = 3
@@ -24,6 +24,7 @@ class Strays:
     damage: list[Finding] = field(default_factory=list)
     garbage: list[Finding] = field(default_factory=list)
     garbage_left_out: int = 0
+    counts: ObjectCounts = field(default_factory=ObjectCounts)
 
     def add(self, finding: Finding) -> None:
         if finding.severity is Severity.DAMAGE:
@@ -34,46 +35,73 @@ class Strays:
             self.garbage_left_out += 1
 
 
+@dataclass(slots=True)
+class Checked:
+    """What a check has found."""
+
+    data: InspectedData
+    reports: list[CheckReport]
+    strays: Strays
+
+    @property
+    def damaged(self) -> int:
+        """How many findings are damage."""
+        found = sum(report.damaged for report in self.reports) + len(self.strays.damage)
+        return found + bool(self.data.problem)
+
+
 def run(chosen: argparse.Namespace) -> None:
     """Check containers; raises DataCorruptionError at the end if anything is damaged."""
-    data = open_data(chosen)
-    reports, strays = _check(data, chosen)
-    if _count_damage(reports, strays):
+    checked = examine(open_data(chosen), chosen.container, deep=chosen.deep)
+    if chosen.json:
+        print_json(document_of(checked))
+    else:
+        print_findings(checked)
+    conclude(checked)
+
+
+def examine(data: InspectedData, container: int | None, *, deep: bool) -> Checked:
+    """Check one container, or all; look again at those of a running server.
+
+    Raises:
+        StorageReadError: the store did not answer.
+    """
+    checked = Checked(data, *_check(data, container, deep=deep))
+    if checked.damaged:
         data.find_holder()  # a server may have started meanwhile
         if data.holder:
-            reports, strays = _look_again(data, chosen, reports)
-    damaged = _count_damage(reports, strays)
-    if data.problem:
-        damaged += 1
-    if chosen.json:
-        print_json(_document(data, reports, strays))
-    else:
-        _print(data, reports, strays)
-    if damaged:
-        raise DataCorruptionError(f"{_count(damaged)} in {data.directory}")
-    if not all(report.complete for report in reports):
+            checked = Checked(data, *_look_again(data, container, checked.reports, deep=deep))
+    return checked
+
+
+def conclude(checked: Checked) -> None:
+    """Raises: DataCorruptionError if anything is damaged; SnapshotLostError if that is not known."""
+    if checked.damaged:
+        raise DataCorruptionError(f"{_count(checked.damaged)} in {checked.data.directory}")
+    if not all(report.complete for report in checked.reports):
         raise SnapshotLostError(
-            f"the logs in {data.directory} keep changing: a running server truncates them"
+            f"the logs in {checked.data.directory} keep changing: a running server truncates them"
         )
 
 
-def _count_damage(reports: list[CheckReport], strays: Strays) -> int:
-    return sum(report.damaged for report in reports) + len(strays.damage)
-
-
-def _check(data: InspectedData, chosen: argparse.Namespace) -> tuple[list[CheckReport], Strays]:
-    containers = data.chosen(chosen.container)
+def _check(data: InspectedData, container: int | None, *, deep: bool) -> tuple[list[CheckReport], Strays]:
+    containers = data.chosen(container)
     unmade = data.find_unmade()
+    data.chunks.look_ahead()
     reports = [
         CheckReport(container_id, complete=True, begun=False)
         if container_id in unmade
-        else _check_one(data, container_id, deep=chosen.deep)
+        else _check_one(data, container_id, deep=deep)
         for container_id in containers
     ]
     # Without a true record the containers are unknown: an object may belong to a lost one.
     everything = containers == data.containers and not data.problem
     strays = Strays()
-    for finding in find_strays(data.chunks, reports, all_checked=everything, running=data.may_change):
+    if data.may_change:
+        data.chunks.look_ahead()  # what has gone since the first listing, and its rows with it, is no orphan
+    for finding in find_strays(
+        data.chunks, reports, all_checked=everything, running=data.may_change, counts=strays.counts
+    ):
         strays.add(finding)
     return reports, strays
 
@@ -89,14 +117,14 @@ def _check_one(data: InspectedData, container_id: int, *, deep: bool) -> CheckRe
 
 
 def _look_again(
-    data: InspectedData, chosen: argparse.Namespace, reports: list[CheckReport]
+    data: InspectedData, container: int | None, reports: list[CheckReport], *, deep: bool
 ) -> tuple[list[CheckReport], Strays]:
     """Of a directory in use: only what two looks found is a finding. What is new gets another look."""
     seen = [{finding.identity for finding in report.findings} for report in reports]
     strays = Strays()
     for _ in range(_LOOKS_MAX - 1):
         progress("retrying: a running server changes files while they are read")
-        reports, strays = _check(data, chosen)
+        reports, strays = _check(data, container, deep=deep)
         found = [{finding.identity for finding in report.findings} for report in reports]
         for report, known in zip(reports, seen, strict=True):
             report.keep_seen(known)
@@ -106,7 +134,9 @@ def _look_again(
     return reports, strays
 
 
-def _document(data: InspectedData, reports: list[CheckReport], strays: Strays) -> dict[str, Any]:
+def document_of(checked: Checked) -> dict[str, Any]:
+    """Return what was found, for programs."""
+    data, reports, strays = checked.data, checked.reports, checked.strays
     return {
         "directory": data.directory,
         "problem": data.problem,
@@ -144,7 +174,9 @@ def _finding_document(finding: Finding) -> dict[str, str]:
     }
 
 
-def _print(data: InspectedData, reports: list[CheckReport], strays: Strays) -> None:
+def print_findings(checked: Checked) -> None:
+    """Print one line per finding, then one per container."""
+    data, reports, strays = checked.data, checked.reports, checked.strays
     if data.problem:
         advice = "write it again with the right number of containers (docs/formats/data-directory.md)"
         print_line(f"damage: {data.problem} | do: {advice}")

@@ -10,8 +10,10 @@ import socket
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import cached_property
 from typing import Final, NoReturn
 
+from headrace.cli.chunk_access import ChunkAccess
 from headrace.cli.output import print_json, print_line, progress
 from headrace.errors import CorruptionError, DataCorruptionError, InvalidArgumentError, SnapshotLostError
 from headrace.model.hashing import container_of
@@ -19,9 +21,15 @@ from headrace.runtime.directory_lock import LOCK_NAME
 from headrace.runtime.kernel_locks import is_locked
 from headrace.runtime.read_only_files import ReadOnlyFiles
 from headrace.segmentstore.segment_names import INTERNAL_PREFIX, is_internal
-from headrace.standalone.data_directory import FILE_NAME, containers_of, describe_surplus, find_logs
+from headrace.standalone.data_directory import (
+    FILE_NAME,
+    containers_of,
+    describe_surplus,
+    find_logs,
+    recorded_storage,
+)
 from headrace.standalone.lost_logs import find_unmade
-from headrace.storage.inspect import ChunkFiles
+from headrace.storage.inspect import StoredChunks
 
 _INTERNAL: Final = re.compile(re.escape(INTERNAL_PREFIX) + r"[a-z]+_(\d+)")
 _HOLDER_BYTES_MAX: Final = 4096
@@ -33,17 +41,19 @@ UNMADE: Final = "has no log yet, the very first start did not complete"
 class InspectedData:
     """A data directory, opened for looking only.
 
+    ``access`` says how its chunks are looked at, and where, if the record does not.
+
     Raises:
         InvalidArgumentError: there are no data of a server.
         DataCorruptionError: there are chunks and nothing else.
     """
 
-    def __init__(self, directory: str) -> None:
+    def __init__(self, directory: str, access: ChunkAccess | None = None) -> None:
         if not directory:
             raise InvalidArgumentError("the name of the data directory is empty")
         self.directory = directory.rstrip("/") or "/"
         self.files = ReadOnlyFiles()
-        self.chunks = ChunkFiles(f"{self.directory}/chunks", self.files)
+        self._access = access or ChunkAccess()
         self.problem = ""
         """What is wrong with the record of the directory's make-up."""
         self.locked: bool | None = False
@@ -52,6 +62,15 @@ class InspectedData:
         """The process that uses it, or may: on another machine, or where ``locked`` is unknown. Or empty."""
         self.find_holder()
         self.containers = self._find_containers()
+
+    @cached_property
+    def chunks(self) -> StoredChunks:
+        """The objects of long-term storage, where ``--storage`` or the record says, or in the directory.
+
+        Raises:
+            UnsupportedError: a library is missing that this store needs.
+        """
+        return self._access.open(recorded_storage(self.files, self.directory), self.directory, self.files)
 
     @property
     def may_change(self) -> bool:
@@ -209,9 +228,9 @@ def _exists(pid: int) -> bool:
     return True
 
 
-def open_data(chosen: argparse.Namespace) -> InspectedData:
+def open_data(chosen: argparse.Namespace, access: ChunkAccess | None = None) -> InspectedData:
     """Open the directory the caller named; say on stderr if a server is using it."""
-    data = InspectedData(chosen.data_dir)
+    data = InspectedData(chosen.data_dir, access)
     if data.locked:
         progress(f"{data.directory} is in use by {data.holder}: what follows may be out of date already")
     elif data.holder:

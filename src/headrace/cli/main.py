@@ -23,6 +23,7 @@ from headrace.cli.commands import (
     inspect,
     scope,
     standalone,
+    storage,
     stream,
     table,
     user,
@@ -42,7 +43,7 @@ _FAILURE: Final = 1
 """Exit code of what belongs to no error family, for instance an address that is taken."""
 
 _INTERRUPTED: Final = 130
-_NOUNS: Final = (standalone, scope, stream, event, table, controller, user, inspect, check, demo)
+_NOUNS: Final = (standalone, scope, stream, event, table, controller, user, inspect, check, storage, demo)
 
 _EPILOG: Final = """\
 Exit codes: 0 done, 2 wrong request, 3 ask another server, or none answers, 4 try again later,

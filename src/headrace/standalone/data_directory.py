@@ -69,6 +69,16 @@ def containers_of(files: Filesystem, directory: str) -> int | None:
     return _count_of(_read(files, path), path) if files.exists(path) else None
 
 
+def recorded_storage(files: Filesystem, directory: str) -> str:
+    """Return the URI of the chunks of a directory; "" if they are in it, or if its record cannot be read."""
+    path = f"{directory}/{FILE_NAME}"
+    try:
+        uri = _read(files, path).get("storage", "") if files.exists(path) else ""
+    except (DataCorruptionError, OSError):
+        return ""  # whoever needs the record says so
+    return uri if isinstance(uri, str) else ""
+
+
 def find_logs(files: Filesystem, directory: str) -> list[int]:
     """Return the containers that have a directory for their log, in order, whatever it holds."""
     logs = f"{directory}/wal"

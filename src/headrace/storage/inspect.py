@@ -79,11 +79,17 @@ class StoredChunks(Protocol):
 
 
 class ChunkFiles:
-    """The files below ``root``; a root that does not exist holds none."""
+    """The files below ``root``; a root that does not exist holds none.
 
-    def __init__(self, root: str, files: Filesystem) -> None:
+    ``on_read`` is called with the bytes of each read; it may wait.
+    """
+
+    def __init__(
+        self, root: str, files: Filesystem, on_read: Callable[[int], None] = lambda _size: None
+    ) -> None:
         self.root = root
         self._files = files
+        self._on_read = on_read
 
     def path(self, chunk: str) -> str:
         return f"{self.root}/{encode_chunk_path(chunk)}"
@@ -119,6 +125,7 @@ class ChunkFiles:
             for offset in range(begin // chunk.block_bytes * chunk.block_bytes, chunk.length, step):
                 data = buffer[: min(step, chunk.length - offset)]
                 self._read(fd, path, data, offset)
+                self._on_read(len(data))
                 first = offset // chunk.block_bytes
                 end = first - (-len(data) // chunk.block_bytes)
                 checksums = find_checksums(chunk, first, end, get)

@@ -58,6 +58,7 @@ def test_every_verb_is_there():
             for noun in ("wal", "frames", "operations", "container", "segment", "tree", "cache")
         ),
         "check container",
+        "storage check",
         "controller failed-events",
     }
 

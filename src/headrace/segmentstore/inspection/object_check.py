@@ -10,6 +10,7 @@ from headrace.segmentstore.inspection.findings import CheckReport, Finding, Seve
 from headrace.segmentstore.inspection.object_verdict import ObjectJudge, Verdict
 from headrace.storage.inspect import StoredChunks
 
+_MANIFEST: Final = ".manifest"
 _ORPHAN: Final = "nothing: left by an interrupted write, deleted some time after the next start"
 _STRANGER: Final = (
     "never deleted by itself: what lost metadata can be restored from; remove it by hand if not"
@@ -24,6 +25,9 @@ class ObjectCounts:
     """The objects of a store by what they are."""
 
     objects: int = 0
+    checkpoints: int = 0
+    """Storage checkpoints that were completed: their manifests."""
+
     by_verdict: dict[Verdict, int] = field(default_factory=lambda: dict.fromkeys(Verdict, 0))
     bytes_by_verdict: dict[Verdict, int] = field(default_factory=lambda: dict.fromkeys(Verdict, 0))
     """Only of objects that no row names."""
@@ -58,6 +62,7 @@ def find_strays(
         verdict = judge.judge(name)
         counts.objects += 1
         counts.by_verdict[verdict] += 1
+        counts.checkpoints += verdict is Verdict.BESIDE and name.endswith(_MANIFEST)
         if verdict is not Verdict.NAMED:
             counts.bytes_by_verdict[verdict] += _length_of(chunks, name)
         finding = _finding(judge, verdict, name, path)

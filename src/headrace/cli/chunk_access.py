@@ -1,0 +1,75 @@
+"""How the chunks of a data directory are looked at: where they are, at which rate, with which progress."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from dataclasses import dataclass
+from time import monotonic  # noqa: TID251 - no loop runs here that has a clock
+from typing import Final
+
+from headrace.cli.output import ProgressLine
+from headrace.runtime.context import system_runtime
+from headrace.runtime.filesystem import Filesystem
+from headrace.storage.inspect import ChunkFiles, StoredChunks
+from headrace.storage.inspect_store import StoreObjects
+from headrace.storage.providers.location import StorageLocation
+from headrace.storage.providers.retrying import RetryingChunkProvider
+from headrace.storage.providers.stores import make_provider
+from headrace.storage.providers.throttled import ThrottledChunkProvider
+from headrace.storage.providers.token_bucket import RequestBudget
+
+_CALL_S: Final = 60.0
+_MB: Final = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkAccess:
+    """``storage``: a URI that overrules the record of the directory; "" for none."""
+
+    storage: str = ""
+    requests_per_s: float | None = None
+    bytes_per_s: float | None = None
+    shows_progress: bool = False
+
+    def open(self, recorded: str, directory: str, files: Filesystem) -> StoredChunks:
+        """Return the chunks of a data directory of which the record says ``recorded``.
+
+        Raises:
+            InvalidArgumentError: the URI, or a rate, is none.
+            UnsupportedError: a library is missing that this store needs.
+        """
+        budget = RequestBudget(self.requests_per_s, self.bytes_per_s)
+        line = ProgressLine() if self.shows_progress else None
+        uri = self.storage or recorded
+        location = StorageLocation.parse(uri) if uri else None
+        if location is None or location.scheme == "file":
+            root = f"{directory}/chunks" if location is None else location.prefix
+            return ChunkFiles(root, files, _Pace(budget, line))
+        provider = ThrottledChunkProvider(
+            RetryingChunkProvider(make_provider(location, system_runtime()), _CALL_S), budget
+        )
+
+        def on_progress(objects: int, size: int) -> None:
+            if line is not None:
+                line.show(f"{objects} objects listed, {size / _MB:.0f} MB read")
+
+        return StoreObjects(uri, provider, asyncio.run, on_progress)
+
+
+class _Pace:
+    """Waits after each read of a file, so that rates are kept; shows how much was read."""
+
+    def __init__(self, budget: RequestBudget, line: ProgressLine | None) -> None:
+        self._budget = budget
+        self._pause = threading.Event()
+        self._line = line
+        self._bytes = 0
+
+    def __call__(self, size: int) -> None:
+        wait_s = self._budget.consume(size, monotonic())
+        if wait_s > 0:
+            self._pause.wait(wait_s)
+        self._bytes += size
+        if self._line is not None:
+            self._line.show(f"{self._bytes / _MB:.0f} MB read")
