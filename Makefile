@@ -4,7 +4,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
-PYTEST := $(BIN)/python -m pytest -q -n $(or $(PROCESSES),2) --dist worksteal
+PYTEST := $(BIN)/python -m pytest -q -n $(or $(PROCESSES),3) --dist worksteal
 
 # What is compiled once is kept, beside the environment: tests start hundreds of processes.
 unexport PYTHONDONTWRITEBYTECODE
