@@ -177,8 +177,8 @@ async def use_streams(server, found, transaction):
 
 def wait_for_attribute_indexes(server):
     """Wait until the segments with very many attributes have some of them in long-term storage."""
-    chunks, deadline = server.directory / "data" / "chunks" / SCOPE, time.monotonic() + 60
+    chunks, deadline = server.directory / "data" / "chunks", time.monotonic() + 60
     pause = threading.Event()
-    while not all(list(chunks.glob(f"{stream}/*index*")) for stream in ("many", "great")):
+    while not all(list(chunks.glob(f"c*/{SCOPE}/{stream}/*index*")) for stream in ("many", "great")):
         assert time.monotonic() < deadline, "no attribute index was written"
         pause.wait(0.05)  # nothing tells a client when attributes leave memory

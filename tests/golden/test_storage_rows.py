@@ -10,11 +10,12 @@ from headrace.storage.metadata import rows
 from headrace.storage.providers.chunk_paths import decode_chunk_path, encode_chunk_path
 
 HERE = Path(__file__).parent / "storage_rows" / "v1"
-NAME = "s/t/0.#epoch.0.5.E-3-O-100.0123abcd000102030405060708090a0b"
+EARLIER_NAME = "s/t/0.#epoch.0.5.E-3-O-100.0123abcd000102030405060708090a0b"
+NAME = "c7/s/t/0.#epoch.0.5.E-3-O-100-0123abcd000102030405060708090a0b"
 
 ROWS = {
     "segment": (
-        rows.SegmentRow(3, 131172, 120, True, 1 << 27, 100, 1, NAME, NAME),
+        rows.SegmentRow(3, 131172, 120, True, 1 << 27, 100, 1, EARLIER_NAME, EARLIER_NAME),
         rows.encode_segment_row,
         rows.decode_segment_row,
     ),
@@ -29,7 +30,7 @@ ROWS = {
         rows.decode_chunk_row,
     ),
     "checksums": (array("I", range(256)), rows.encode_checksum_row, rows.decode_checksum_row),
-    "garbage": (rows.GarbageRow(NAME, 2), rows.encode_garbage_row, rows.decode_garbage_row),
+    "garbage": (rows.GarbageRow(EARLIER_NAME, 2), rows.encode_garbage_row, rows.decode_garbage_row),
     "incarnation": ("0123abcd", rows.encode_incarnation_row, rows.decode_incarnation_row),
 }
 
@@ -51,11 +52,17 @@ def test_keys_are_what_they_always_were():
 
 
 def test_a_chunk_name_and_its_path_are_what_they_always_were():
-    assert chunk_name("s/t/0.#epoch.0.5", 3, 100, "0123abcd", bytes(range(12))) == NAME
-    assert parse_chunk_name(NAME) == ChunkName("s/t/0.#epoch.0.5", 3, 100, "0123abcd", "00010203")
-    path = "s/t/0.#epoch.0.5.E-3-O-100.0123abcd000102030405060708090a0b.chunk"
-    assert encode_chunk_path(NAME) == path
-    assert decode_chunk_path(path) == NAME
+    assert chunk_name(7, "s/t/0.#epoch.0.5", 3, 100, "0123abcd", bytes(range(12))) == NAME
+    assert parse_chunk_name(NAME) == ChunkName("s/t/0.#epoch.0.5", 3, 100, "0123abcd", "00010203", 7)
+    assert parse_chunk_name(EARLIER_NAME) == ChunkName("s/t/0.#epoch.0.5", 3, 100, "0123abcd", "00010203")
+    for name in (NAME, EARLIER_NAME):
+        assert encode_chunk_path(name) == f"{name}.chunk"
+        assert decode_chunk_path(f"{name}.chunk") == name
+
+
+def test_a_scope_that_looks_like_a_container_is_none():
+    assert parse_chunk_name(f"c7/{EARLIER_NAME}").container is None
+    assert parse_chunk_name(f"c7/{NAME}").segment == NAME.partition(".E-")[0]
 
 
 @pytest.mark.parametrize(

@@ -43,7 +43,7 @@ async def test_a_source_of_another_container_is_not_taken_for_one_that_is_gone(p
 
 @pytest.mark.parametrize(
     "name",
-    ["x" * PRIMARY_NAME_BYTES_MAX, "漢" * (PRIMARY_NAME_BYTES_MAX // 3), "./" * 420 + "a", " " * 848],
+    ["x" * PRIMARY_NAME_BYTES_MAX, "漢" * (PRIMARY_NAME_BYTES_MAX // 3), "./" * 415 + "a", " " * 836],
 )
 async def test_a_name_at_its_limit_is_stored(tmp_path, name):
     runtime = system_runtime()

@@ -20,7 +20,7 @@ from headrace.model.hashing import container_of
 from headrace.runtime.directory_lock import LOCK_NAME
 from headrace.runtime.kernel_locks import is_locked
 from headrace.runtime.read_only_files import ReadOnlyFiles
-from headrace.segmentstore.segment_names import INTERNAL_PREFIX, is_internal
+from headrace.segmentstore.segment_names import INTERNAL_PREFIX, is_internal_chunk
 from headrace.standalone.data_directory import (
     FILE_NAME,
     containers_of,
@@ -161,7 +161,7 @@ class InspectedData:
         """Neither record nor log: nothing was ever here, or only the chunks are left of what was."""
         places: list[str] = []
         for name, path in self.chunks.objects(lambda path, _: places.append(path)):
-            if not is_internal(name):  # what containers make for themselves proves nothing
+            if not is_internal_chunk(name):  # what containers make for themselves proves nothing
                 places.append(path)
                 break
         if not places:

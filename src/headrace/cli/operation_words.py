@@ -11,6 +11,7 @@ from headrace.cli.attribute_names import attribute_words
 from headrace.segmentstore.operations import catalogue as ops
 from headrace.segmentstore.operations.catalogue import Operation
 from headrace.segmentstore.state.metadata_checkpoint import decode_segment_row
+from headrace.storage.chunks.chunk_names import segment_of
 
 _ROWS_SHOWN: Final = 3
 
@@ -141,8 +142,10 @@ def _checkpoint_fields(operation: Operation) -> dict[str, Any]:
 def _row_segment(key: str) -> str:
     """Return the segment a storage row is about: those of chunks carry its name as well."""
     name = key[2:]
-    if key.startswith(("c/", "k/")):
-        name = name.partition(".E-")[0]
+    if key.startswith("k/"):
+        name = name.rpartition("/")[0]
+    if not key.startswith("s/"):
+        name = segment_of(name)
     return name.rpartition(".")[0]
 
 

@@ -11,13 +11,13 @@ from typing import Final
 from headrace.errors import InvalidArgumentError
 from headrace.limits import INT64_MAX
 from headrace.model.names import primary_name, transaction_segment_name, transient_segment_name
-from headrace.storage.chunks.chunk_names import CHUNK_SUFFIX_BYTES_MAX
+from headrace.storage.chunks.chunk_names import CHUNK_MARKS_BYTES_MAX, segment_of
 from headrace.storage.providers.contract import CHUNK_NAME_BYTES_MAX
 
 INDEX_SUFFIX: Final = "$index"
 """The attribute index of a segment is stored under the segment's name in storage and this."""
 
-SEGMENT_NAME_BYTES_MAX: Final = CHUNK_NAME_BYTES_MAX - len(f".{INT64_MAX:x}") - CHUNK_SUFFIX_BYTES_MAX
+SEGMENT_NAME_BYTES_MAX: Final = CHUNK_NAME_BYTES_MAX - len(f".{INT64_MAX:x}") - CHUNK_MARKS_BYTES_MAX
 """In UTF-8: what is left of the name of a chunk besides the segment's id and what a chunk adds."""
 
 _NEW_NAME_BYTES_MAX: Final = SEGMENT_NAME_BYTES_MAX - len(INDEX_SUFFIX)
@@ -52,6 +52,15 @@ def segment_id_of(storage_name: str) -> int:
 def is_internal(segment: str) -> bool:
     """Whether a container keeps this segment for itself."""
     return segment.startswith(INTERNAL_PREFIX)
+
+
+def is_internal_chunk(name: str) -> bool:
+    """Whether a chunk, of this release or an earlier one, was made for a segment of a container's own."""
+    if is_internal(name):
+        return True
+    if not name.startswith(INTERNAL_PREFIX, name.find("/") + 1):
+        return False  # nearly all: told without a search through the name
+    return is_internal(segment_of(name))
 
 
 def check_segment_name(segment: str) -> None:

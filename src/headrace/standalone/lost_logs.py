@@ -14,7 +14,7 @@ from headrace.runtime.filesystem import Filesystem
 from headrace.runtime.read_only_files import ReadOnlyFiles
 from headrace.segmentstore.container.segment_catalogue import catalogue_name
 from headrace.segmentstore.inspection.container_replay import replay_container
-from headrace.segmentstore.segment_names import is_internal
+from headrace.segmentstore.segment_names import is_internal, is_internal_chunk
 from headrace.standalone.data_directory import FILE_NAME, describe_surplus, find_logs
 from headrace.storage.inspect import ChunkFiles
 from headrace.storage.metadata.rows import SEGMENT_PREFIX
@@ -77,7 +77,7 @@ def _is_begun(files: Filesystem, log: str) -> bool:
 
 def _has_chunks(directory: str, files: ReadOnlyFiles) -> bool:
     objects = ChunkFiles(f"{directory}/chunks", files).objects(lambda _path, _error: None)
-    return any(not is_internal(name) for name, _ in objects)
+    return any(not is_internal_chunk(name) for name, _ in objects)
 
 
 def _find_hidden(directory: str, files: ReadOnlyFiles) -> str:

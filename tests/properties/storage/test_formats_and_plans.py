@@ -2,6 +2,7 @@
 
 import contextlib
 from array import array
+from dataclasses import replace
 
 import pytest
 from crc32c import crc32c
@@ -62,10 +63,19 @@ def test_a_path_that_was_not_made_by_us_is_no_chunk(path):
     assert name is None or encode_chunk_path(name) == path
 
 
-@given(any_text, st.integers(0, 10**18), st.integers(0, 10**18), st.binary(min_size=12, max_size=12))
-def test_a_chunk_name_is_taken_apart_into_what_made_it(segment, epoch, offset, random):
-    name = chunk_name(segment, epoch, offset, "0123abcd", random)
-    assert parse_chunk_name(name) == ChunkName(segment, epoch, offset, "0123abcd", random[:4].hex())
+@given(
+    st.integers(0, 2**31),
+    any_text,
+    st.integers(0, 10**18),
+    st.integers(0, 10**18),
+    st.binary(min_size=12, max_size=12),
+)
+def test_a_chunk_name_is_taken_apart_into_what_made_it(container, segment, epoch, offset, random):
+    name = chunk_name(container, segment, epoch, offset, "0123abcd", random)
+    made = ChunkName(segment, epoch, offset, "0123abcd", random[:4].hex(), container)
+    assert parse_chunk_name(name) == made
+    earlier = f"{segment}.E-{epoch}-O-{offset}.0123abcd{random.hex()}"
+    assert parse_chunk_name(earlier) == replace(made, container=None)
 
 
 @given(any_text | path_text)

@@ -19,11 +19,11 @@ from headrace.storage.providers.contract import check_chunk_name
 #: Of 4,096 bytes that a path may have; the rest is the data directory's.
 PATH_CHARS_MAX = 3400
 
-LONGEST = ["x" * PRIMARY_NAME_BYTES_MAX, "ü" * (PRIMARY_NAME_BYTES_MAX // 2), "a/" * 400 + "a", "." * 848]
+LONGEST = ["x" * PRIMARY_NAME_BYTES_MAX, "ü" * (PRIMARY_NAME_BYTES_MAX // 2), "a/" * 400 + "a", "." * 836]
 
 
 def longest_chunk(segment):
-    return chunk_name(f"{segment}.{INT64_MAX:x}", INT64_MAX, INT64_MAX, 8 * "f", 12 * b"\xff")
+    return chunk_name(2**31 - 1, f"{segment}.{INT64_MAX:x}", INT64_MAX, INT64_MAX, 8 * "f", 12 * b"\xff")
 
 
 def parents_and_marked(name):

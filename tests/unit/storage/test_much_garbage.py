@@ -97,9 +97,9 @@ async def test_one_object_of_many_that_cannot_be_deleted_keeps_only_its_own_run(
     for number in range(50):
         await storage.write(f"s{number}", 0, [b"xyz"], create=True)
         await storage.delete(f"s{number}")
-    store.provider.inject = lambda call: Fault.FAIL if call.name.startswith("s7.") else None
+    store.provider.inject = lambda call: Fault.FAIL if call.name.startswith("c0/s7.") else None
     assert await storage.collect_garbage() == 49
-    assert [name[:3] for name in store.objects.objects] == ["s7."]
+    assert [name[:6] for name in store.objects.objects] == ["c0/s7."]
     assert len(store.bounded.keys("g/")) == len(store.bounded.keys("c/")) == 1
     store.provider.inject = lambda _: None
     assert await storage.collect_garbage() == 1
@@ -117,7 +117,7 @@ async def test_a_chunk_with_more_rows_than_a_commit_takes_is_forgotten_in_severa
     store = Store()
     storage = store.owner(1)
     await write_large_chunks(storage, "ab")
-    assert len(store.bounded.keys("k/a")) == 50
+    assert len(store.bounded.keys("k/c0/a")) == 50
     await storage.delete("a")
     await storage.delete("b")
     assert await storage.collect_garbage() == 2
@@ -157,8 +157,8 @@ async def test_leftovers_that_cannot_be_deleted_push_out_no_orphan(monkeypatch):
     store = Store()
     await store.owner(1).write("s", 0, [b"kept"], create=True)
     (kept,) = store.objects.objects
-    incarnation = kept.rpartition(".")[2][:8]
-    left = {f"t.E-1-O-{offset}.{incarnation}" + "0" * 24 for offset in range(20)}
+    incarnation = kept.rpartition("-")[2][:8]
+    left = {f"c0/t.E-1-O-{offset}-{incarnation}" + "0" * 24 for offset in range(20)}
     store.objects.objects |= {name: bytearray(b"lost") for name in left}
     storage = store.owner(2)
     store.provider.inject = lambda call: Fault.LOSE_REPLY if call.kind == "create" else None

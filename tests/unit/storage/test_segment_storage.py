@@ -154,7 +154,7 @@ async def test_chunks_roll_over_at_their_size_and_say_what_they_hold():
         (200, 50, 1),
     ]
     for chunk in chunks:
-        assert f"s.E-1-O-{chunk.start_offset}." in chunk.name
+        assert f"c0/s.E-1-O-{chunk.start_offset}-" in chunk.name
         end = chunk.start_offset + chunk.length
         assert store.objects.objects[chunk.name] == content[chunk.start_offset : end]
 
@@ -461,7 +461,7 @@ async def test_leftovers_of_older_epochs_are_deleted_and_nothing_else():
     store.rows.inject = lambda _: None
     kept = dead.chunks("s")[0].name
     foreign = {
-        "t.E-1-O-0." + "0" * 32: b"of metadata that was lost",
+        "c0/t.E-1-O-0-" + "0" * 32: b"of metadata that was lost",
         "README": b"no chunk at all",
     }
     store.objects.objects |= {name: bytearray(data) for name, data in foreign.items()}
@@ -510,8 +510,8 @@ async def test_more_leftovers_than_are_remembered_are_deleted_all(monkeypatch):
     store = Store()
     await store.owner(1).write("s", 0, [b"kept"], create=True)
     (kept,) = store.objects.objects
-    incarnation = kept.rpartition(".")[2][:8]
-    names = [f"t.E-1-O-{offset}.{incarnation}" + "0" * 24 for offset in range(7)]
+    incarnation = kept.rpartition("-")[2][:8]
+    names = [f"c0/t.E-1-O-{offset}-{incarnation}" + "0" * 24 for offset in range(7)]
     store.objects.objects |= {name: bytearray(b"lost") for name in names}
     assert await store.owner(2).collect_orphans() == 7
     assert set(store.objects.objects) == {kept}
@@ -521,8 +521,8 @@ async def test_a_leftover_that_cannot_be_deleted_keeps_no_other():
     store = Store()
     await store.owner(1).write("s", 0, [b"kept"], create=True)
     (kept,) = store.objects.objects
-    incarnation = kept.rpartition(".")[2][:8]
-    left = [f"t.E-1-O-{offset:x}.{incarnation}" + "0" * 24 for offset in range(7)]
+    incarnation = kept.rpartition("-")[2][:8]
+    left = [f"c0/t.E-1-O-{offset:x}-{incarnation}" + "0" * 24 for offset in range(7)]
     store.objects.objects |= {name: bytearray(b"lost") for name in left}
     stuck = left[3]
     store.provider.inject = lambda call: Fault.FAIL if call.name == stuck else None
@@ -790,9 +790,9 @@ def test_an_object_that_cannot_be_deleted_holds_up_no_other():
         for name in ("bad", "good"):
             await storage.write(name, 0, [b"x" * 250], create=True)
             await storage.delete(name)
-        store.provider.inject = lambda call: Fault.FAIL if call.name.startswith("bad") else None
+        store.provider.inject = lambda call: Fault.FAIL if call.name.startswith("c0/bad") else None
         await storage.collect_garbage()
-        assert {name[:3] for name in store.objects.objects} == {"bad"}
+        assert {name[3:6] for name in store.objects.objects} == {"bad"}
         assert storage.statistics().garbage_runs == 1
         store.provider.inject = lambda _: None
         assert await storage.collect_garbage() == 0

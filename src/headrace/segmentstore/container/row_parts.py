@@ -10,8 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from headrace.segmentstore.segment_names import is_internal
+from headrace.segmentstore.segment_names import is_internal, is_internal_chunk
 from headrace.storage.metadata.rows import (
+    CHECKSUM_PREFIX,
+    CHUNK_PREFIX,
     GARBAGE_PREFIX,
     INCARNATION_KEY,
     NUMBERS_KEY,
@@ -19,13 +21,17 @@ from headrace.storage.metadata.rows import (
 )
 
 _PREFIX_CHARS = 2
-"""Of all keys that are followed by the name of a segment, or of a chunk, which begins with that of its
-segment."""
+"""Of all keys that are followed by the name of a segment or of a chunk."""
 
 
 def is_in_log(key: str) -> bool:
     """Whether a row that is no garbage row is in the log."""
-    return is_internal(key[_PREFIX_CHARS:]) or key in {INCARNATION_KEY, NUMBERS_KEY}
+    name = key[_PREFIX_CHARS:]
+    if key.startswith(CHUNK_PREFIX):
+        return is_internal_chunk(name)
+    if key.startswith(CHECKSUM_PREFIX):
+        return is_internal_chunk(name.rpartition("/")[0])
+    return is_internal(name) or key in {INCARNATION_KEY, NUMBERS_KEY}
 
 
 def are_in_log(keys: Iterable[str]) -> bool:
@@ -44,7 +50,7 @@ def rows_of_table(rows: Mapping[str, bytes]) -> dict[str, bytes]:
     found: dict[str, bytes] = {}
     for key, row in rows.items():
         if key.startswith(GARBAGE_PREFIX):
-            moves = not is_internal(decode_garbage_row(row, key).first_chunk)
+            moves = not is_internal_chunk(decode_garbage_row(row, key).first_chunk)
         else:
             moves = not is_in_log(key)
         if moves:

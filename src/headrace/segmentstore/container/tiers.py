@@ -147,6 +147,7 @@ class ContainerTiers:
             components.entropy,
             self._config.storage,
             InactiveChunks(self._catalogue, state),
+            container=state.container_id,
         )
         self._late_storage.target = self.storage
         await move_rows(state, log_rows, self.table_rows)

@@ -33,9 +33,9 @@ class ChunkIO:
     def supports_append(self) -> bool:
         return self._provider.supports_append
 
-    def list(self) -> AsyncIterator[list[ChunkObject]]:
-        """Iterate all objects, in pages. Raises: StorageReadError."""
-        return self._provider.list()
+    def list(self, prefix: str = "") -> AsyncIterator[list[ChunkObject]]:
+        """Iterate the objects whose names begin so, in pages. Raises: StorageReadError."""
+        return self._provider.list(prefix)
 
     async def write(
         self, piece: AppendPiece, buffers: Sequence[memoryview], beside: Callable[[], None] | None = None

@@ -44,6 +44,7 @@ class ChunkWriter:
         incarnation: Incarnation,
         entropy: Entropy,
         *,
+        container: int,
         epoch: int,
         block_bytes: int,
     ) -> None:
@@ -51,6 +52,7 @@ class ChunkWriter:
         self._garbage = garbage
         self._incarnation = incarnation
         self._entropy = entropy
+        self._container = container
         self._epoch = epoch
         self._block_bytes = block_bytes
         self._owner = b""
@@ -161,7 +163,7 @@ class ChunkWriter:
         random = self._entropy.token(RANDOM_BYTES)
         self._owner = self._owner or random[:OWNER_BYTES]
         random = self._owner + random[OWNER_BYTES:]
-        return chunk_name(segment, self._epoch, offset, self._incarnation.name, random)
+        return chunk_name(self._container, segment, self._epoch, offset, self._incarnation.name, random)
 
 
 def _describe_damage(error: ChunkOffsetError | NoSuchChunkError) -> str:

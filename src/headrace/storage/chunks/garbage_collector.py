@@ -35,7 +35,17 @@ _DAMAGE_REPORTED_MAX: Final = 3
 
 
 class GarbageCollector:
-    """Empties a GarbageQueue. ``on_deleted`` is called with the names of chunks that are gone."""
+    """Empties a GarbageQueue.
+
+    Args:
+        io: has the objects.
+        rows: has their rows.
+        garbage: what is to be deleted.
+        config: how much at a time.
+        on_deleted: called with the names of chunks that are gone.
+        catalogue: knows chunks that have no row in ``rows``.
+        prefix: of the objects that are looked at for orphans.
+    """
 
     def __init__(
         self,
@@ -45,8 +55,11 @@ class GarbageCollector:
         config: SegmentStorageConfig,
         on_deleted: Callable[[Sequence[str]], None],
         catalogue: RowCatalogue | None = None,
+        *,
+        prefix: str = "",
     ) -> None:
         self._io = io
+        self._prefix = prefix
         self._rows = rows
         self._garbage = garbage
         self._config = config
@@ -131,7 +144,7 @@ class GarbageCollector:
         self.objects_deleted += len(part.chunks)
 
     async def collect_orphans(self, incarnation: Incarnation, epoch: int, owner: Callable[[], str]) -> int:
-        """Delete the orphans of former owners; return how many. Lists all objects.
+        """Delete the orphans of former owners; return how many. Lists the objects with the prefix.
 
         Call it once after recovery, in the background: it pauses between pages of the listing. Deletions that
         fail are retried with the orphans of this owner, in calls of :meth:`collect`.
@@ -159,7 +172,7 @@ class GarbageCollector:
                 deleted += await self._delete_listed(names[start : start + LIST_PAGE_OBJECTS_MAX])
                 await asyncio.sleep(self._config.leftovers_pause_s)
             return deleted
-        async for page in self._io.list():
+        async for page in self._io.list(self._prefix):
             names = [found.name for found in page]
             deleted += await self._delete_listed(await self._find_orphans(names, incarnation.name, epoch))
             await asyncio.sleep(self._config.leftovers_pause_s)
@@ -170,7 +183,7 @@ class GarbageCollector:
     ) -> tuple[str, list[str]]:
         """Return an object of a later owner, if any, and about ``_LISTED_MAX`` orphans."""
         names: list[str] = []
-        async for page in self._io.list():
+        async for page in self._io.list(self._prefix):
             listed = [found.name for found in page]
             for name in listed:
                 if is_of_later_owner(name, incarnation=incarnation, epoch=epoch, owner=owner()):

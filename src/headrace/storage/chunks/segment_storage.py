@@ -33,6 +33,7 @@ from headrace.runtime.open_file import FileSpan
 from headrace.storage.chunks.checksum_groups import ChecksumGroups
 from headrace.storage.chunks.chunk_index import ChunkIndex
 from headrace.storage.chunks.chunk_io import ChunkIO
+from headrace.storage.chunks.chunk_names import container_prefix
 from headrace.storage.chunks.chunk_writer import ChunkWriter, Written
 from headrace.storage.chunks.concat_plan import check_concat, plan_link
 from headrace.storage.chunks.config import SegmentStorageConfig
@@ -116,7 +117,10 @@ class ChunkedSegmentStorage:
         entropy: Entropy,
         config: SegmentStorageConfig | None = None,
         catalogue: RowCatalogue | None = None,
+        *,
+        container: int = 0,
     ) -> None:
+        """Own the segments whose rows are ``rows``; ``container`` is part of the names of new objects."""
         self._config = config or SegmentStorageConfig()
         self._rows = JointRowStore(rows, self._config.commit_bytes_max)
         self._epoch = epoch
@@ -139,11 +143,19 @@ class ChunkedSegmentStorage:
             self._garbage,
             self._incarnation,
             entropy,
+            container=container,
             epoch=epoch,
             block_bytes=self._config.block_bytes,
         )
         self._collector = GarbageCollector(
-            self._io, rows, self._garbage, self._config, self._writer.forget, catalogue
+            self._io,
+            rows,
+            self._garbage,
+            self._config,
+            self._writer.forget,
+            catalogue,
+            # Files may have names of earlier releases, which do not begin with the container.
+            prefix=container_prefix(container) if provider.local is None else "",
         )
         self._statistics = SegmentStorageStatistics()
 
@@ -459,7 +471,8 @@ class ChunkedSegmentStorage:
         return await self._collector.collect(objects_max)
 
     async def collect_orphans(self) -> int:
-        """Delete the orphans of former owners; return how many. Lists all objects.
+        """Delete the orphans of former owners; return how many. Lists the objects of the container, or all if
+        they are files.
 
         Call it once after recovery, in the background: it pauses between pages of the listing. It deletes
         nothing if the log is older than its objects, see :meth:`GarbageCollector.collect_orphans`.

@@ -15,7 +15,9 @@ PATIENCE_S = 120
 def damage(bench):
     """Flip a bit of every object of the catalogue: a second call mends them."""
     found = [
-        bytes_ for name, bytes_ in bench.chunks.objects.items() if name.startswith("_system/containers/meta")
+        bytes_
+        for name, bytes_ in bench.chunks.objects.items()
+        if name.startswith("c0/_system/containers/meta")
     ]
     for content in found:
         content[200] ^= 1

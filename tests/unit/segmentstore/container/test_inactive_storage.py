@@ -35,14 +35,16 @@ async def bench():
 async def rows_of(container, name):
     """The rows of a segment of that name in the table."""
     rows = await storage_rows_of(container)
-    return {key: row for key, row in rows.items() if key[2:].startswith(f"{name}.")}
+    return {key: row for key, row in rows.items() if key[2:].removeprefix("c0/").startswith(f"{name}.")}
 
 
 def check_log_rows(container):
     """Only rows of the container's own segments are in memory and in checkpoints."""
     state = container.state
     assert state.storage_rows == state.accepted_storage_rows == dict(CheckpointSnapshot(state).storage_rows)
-    of_others = {key for key in state.storage_rows if not key[2:].startswith("_system/containers/")}
+    of_others = {
+        key for key in state.storage_rows if not key[2:].removeprefix("c0/").startswith("_system/containers/")
+    }
     assert {key for key in of_others if not key.startswith("g/")} <= {INCARNATION_KEY, NUMBERS_KEY}
 
 
@@ -91,7 +93,7 @@ async def test_chunks_of_inactive_segments_are_not_left_over(bench):
     await fill(container, A, B)
     incarnation = container.tiers.storage._incarnation.name
     await bench.evict(A, B)
-    of_nobody = chunk_name("s/gone.99", 1, 0, incarnation, bytes(12))
+    of_nobody = chunk_name(container.container_id, "s/gone.99", 1, 0, incarnation, bytes(12))
     await bench.chunks.create(of_nobody, [memoryview(b"x")])
     container = await bench.start()
     await container.tiers.storage.collect_orphans()
@@ -110,7 +112,10 @@ async def test_more_chunks_of_inactive_segments_than_are_remembered_hide_nothing
     incarnation = container.tiers.storage._incarnation.name
     await bench.evict(*inactive)
     await container.flush_storage()  # the next owner may fence it in the middle, and count that chunk as well
-    leftovers = {chunk_name("s/gone.99", 1, offset, incarnation, bytes(12)) for offset in range(5)}
+    leftovers = {
+        chunk_name(container.container_id, "s/gone.99", 1, offset, incarnation, bytes(12))
+        for offset in range(5)
+    }
     for name in leftovers:
         await bench.chunks.create(name, [memoryview(b"x")])
     container = await bench.start()
@@ -126,7 +131,10 @@ async def test_what_carries_the_name_of_an_inactive_segment_is_kept_until_that_i
     incarnation = container.tiers.storage._incarnation.name
     names = [container.state.by_name[name].storage_name for name in (A, B)]
     await bench.evict(A, B)
-    chunks = [chunk_name(name, 1, 3, incarnation, bytes(12)) for name in (*names, "s/gone.99", "s/a.x")]
+    chunks = [
+        chunk_name(container.container_id, name, 1, 3, incarnation, bytes(12))
+        for name in (*names, "s/gone.99", "s/a.x")
+    ]
     container = await bench.start()
     archived = InactiveChunks(container._catalogue, container.state)
     assert await archived.find_chunks([*chunks, "no chunk"]) == {*chunks[:2]}

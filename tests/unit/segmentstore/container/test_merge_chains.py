@@ -72,7 +72,7 @@ class Held(MemoryChunkProvider):
         self.is_reached, self.may_fail = asyncio.Event(), asyncio.Event()
 
     async def create(self, name, *args, **options):
-        if name.startswith("s/target") and not self.may_fail.is_set():
+        if name.startswith("c0/s/target") and not self.may_fail.is_set():
             self.is_reached.set()
             await self.may_fail.wait()
             raise StorageWriteError("injected")

@@ -9,12 +9,15 @@ from headrace.errors import StorageReadError, WalWriteError
 from headrace.segmentstore.container.moved_rows import move_rows
 from headrace.segmentstore.container.row_parts import are_in_log, rows_of_table
 from headrace.segmentstore.state.container_state import ContainerState
+from headrace.storage.chunks.chunk_names import chunk_name
 from headrace.storage.metadata.contract import RowsNotLoadedError
 from headrace.storage.metadata.rows import (
     INCARNATION_KEY,
     NUMBERS_KEY,
     GarbageNumbersRow,
     GarbageRow,
+    checksum_key,
+    chunk_key,
     decode_numbers_row,
     encode_garbage_row,
     garbage_key,
@@ -202,7 +205,7 @@ async def test_a_damaged_table_keeps_nothing_from_being_appended_and_nothing_is_
 
     def damage():
         for name, content in bench.chunks.objects.items():
-            if name.startswith("_system/containers/storage_metadata"):
+            if "_system/containers/storage_metadata" in name:
                 for at in range(0, len(content), 16):
                     content[at] ^= 1
 
@@ -277,6 +280,9 @@ async def test_old_rows_are_moved_whatever_commit_is_the_last_of_an_owner(fault)
 def test_a_commit_has_rows_of_one_kind():
     assert are_in_log([f"s/{OWN}", garbage_key(1)])
     assert not are_in_log(["s/s/a.5", "c/s/a.5.E", garbage_key(1)])
+    own, other = (chunk_name(4, name, 1, 0, "0" * 8, bytes(12)) for name in (OWN, f"c4/{OWN}"))
+    assert are_in_log([chunk_key(own), checksum_key(own, 3)])
+    assert not are_in_log([chunk_key(other), checksum_key(other, 3)])
     assert are_in_log([NUMBERS_KEY])
     with pytest.raises(AssertionError):
         are_in_log([f"s/{OWN}", "s/s/a.5"])

@@ -10,7 +10,7 @@ from tests.unit.segmentstore.storagewriter.test_storage_writer import CONFIG, ma
 async def test_a_slow_segment_moves_over_as_soon_as_there_is_a_place_among_the_suspects():
     world = make_world(writer_config=replace(CONFIG, flushes_max=1))
     delays = {"slow": 5.0, "slower": 50.0}
-    world.provider.delay_s = lambda name: delays.get(name.partition(".")[0], 0.0)
+    world.provider.delay_s = lambda name: delays.get(name.removeprefix("c0/").partition(".")[0], 0.0)
     async with running(world):
         for name in ("slow", "slower", "quick"):
             world.append(name, b"x" * 1000)

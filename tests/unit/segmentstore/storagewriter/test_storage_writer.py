@@ -71,7 +71,11 @@ def failing(world, name=""):
     prefix = name and name + "."
 
     def inject(call):
-        return Fault.FAIL if broken[0] and call.name.startswith(prefix) and call.kind != "commit" else None
+        return (
+            Fault.FAIL
+            if broken[0] and call.name.startswith(f"c0/{prefix}") and call.kind != "commit"
+            else None
+        )
 
     def heal():
         broken[0] = False
@@ -217,7 +221,7 @@ async def test_a_failing_segment_is_retried_less_and_less_often():
 @simulated
 async def test_a_slow_segment_holds_up_no_other():
     world = make_world()
-    world.provider.delay_s = lambda name: 40.0 if name.startswith("slow") else 0.0
+    world.provider.delay_s = lambda name: 40.0 if name.startswith("c0/slow") else 0.0
     async with running(world):
         world.append("slow", b"x" * 1000)
         await asyncio.sleep(1.0)
@@ -282,7 +286,7 @@ async def test_appends_that_come_during_a_flush_are_stored_by_the_next():
 @simulated
 async def test_many_hanging_segments_do_not_take_the_places_of_the_others():
     world = make_world(writer_config=replace(CONFIG, flushes_max=3))
-    world.provider.delay_s = lambda name: 50.0 if name.startswith("slow") else 0.0
+    world.provider.delay_s = lambda name: 50.0 if name.startswith("c0/slow") else 0.0
     async with running(world):
         for number in range(5):
             world.append(f"slow{number}", b"x" * 1000)
@@ -301,8 +305,8 @@ async def test_many_hanging_segments_do_not_take_the_places_of_the_others():
 async def test_many_failing_segments_do_not_take_the_places_of_the_others():
     world = make_world(writer_config=replace(CONFIG, flushes_max=2))
     broken = [True]
-    world.provider.inject = lambda call: Fault.FAIL if broken[0] and call.name.startswith("bad") else None
-    world.provider.delay_s = lambda name: 1.5 if name.startswith("bad") else 0.0
+    world.provider.inject = lambda call: Fault.FAIL if broken[0] and call.name.startswith("c0/bad") else None
+    world.provider.delay_s = lambda name: 1.5 if name.startswith("c0/bad") else 0.0
     async with running(world):
         for _ in range(10):
             for number in range(20):
@@ -929,7 +933,7 @@ async def test_deleting_a_target_takes_its_waiting_sources_with_it():
 async def test_a_source_whose_flush_failed_is_not_flushed_again_while_its_target_takes_it_in():
     world = make_world()
     world.provider.delay_s = lambda _: 1.0
-    world.provider.inject = lambda call: Fault.FAIL if call.name.startswith("s#1.") else None
+    world.provider.inject = lambda call: Fault.FAIL if call.name.startswith("c0/s#1.") else None
     async with running(world):
         world.append("s#1", b"t" * 1500)
         await asyncio.sleep(0.5)
@@ -956,7 +960,7 @@ async def test_a_source_whose_flush_failed_is_not_flushed_again_while_its_target
             raise WalWriteError("injected")
 
     world.rows.commit = commit_and_lose
-    world.provider.inject = lambda call: Fault.FAIL if call.name.startswith("s#1.") and not lost else None
+    world.provider.inject = lambda call: Fault.FAIL if call.name.startswith("c0/s#1.") and not lost else None
     async with running(world):
         world.append("s#1", b"t" * 1500)
         await asyncio.sleep(4.0)  # the next attempt is due while its target is compared
@@ -968,7 +972,7 @@ async def test_a_source_whose_flush_failed_is_not_flushed_again_while_its_target
     assert lost
     assert source.stored_deleted
     assert world.storage.info_nowait(source.storage_name) is None
-    assert not any(name.startswith(f"{source.storage_name}.") for name in world.objects.objects)
+    assert not any(name.startswith(f"c0/{source.storage_name}.") for name in world.objects.objects)
     assert world.acknowledged == world.sequence
     await world.check_stored()
 

@@ -23,7 +23,7 @@ def provider(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("link", "leads_to"), [("old-scope", "scope"), ("scope/old-stream", "stream"), ("all", ".")]
+    ("link", "leads_to"), [("c0/old-scope", "scope"), ("c0/scope/old-stream", "stream"), ("all", ".")]
 )
 async def test_what_is_reached_through_a_link_is_not_deleted(provider, tmp_path, link, leads_to):
     rows = MemoryRowStore()
@@ -40,8 +40,8 @@ async def test_a_directory_that_was_moved_elsewhere_is_used_through_its_link(pro
     old = ChunkedSegmentStorage(provider, rows, 1, SeededEntropy(1), CONFIG)
     await old.write(NAME, 0, [b"acknowledged"], create=True)
     elsewhere = tmp_path.parent / f"{tmp_path.name}-elsewhere"
-    (tmp_path / "scope").rename(elsewhere)
-    (tmp_path / "scope").symlink_to(elsewhere)
+    (tmp_path / "c0" / "scope").rename(elsewhere)
+    (tmp_path / "c0" / "scope").symlink_to(elsewhere)
     new = ChunkedSegmentStorage(provider, rows, 2, SeededEntropy(2), CONFIG)
     assert await new.collect_orphans() == 0
     await new.write(NAME, 12, [b"!"])
