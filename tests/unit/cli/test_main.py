@@ -59,6 +59,7 @@ def test_every_verb_is_there():
         ),
         "check container",
         "storage check",
+        "storage copy",
         "controller failed-events",
     }
 
@@ -81,7 +82,7 @@ def test_help_ends_with_examples_and_fits_on_a_screen(path, parser):
     assert all(action.help or action.metavar for action in parser._actions)
 
 
-OFFLINE = {"standalone", "demo", "controller", "user", "inspect", "check"}
+OFFLINE = {"standalone", "demo", "controller", "user", "inspect", "check", "storage"}
 
 
 @pytest.mark.parametrize("path", [path for path, _ in verbs() if path[0] not in OFFLINE])

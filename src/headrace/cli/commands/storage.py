@@ -11,6 +11,7 @@ from headrace.cli.verbs import Subparsers, add_noun, add_verb
 def register(nouns: Subparsers[argparse.ArgumentParser]) -> None:
     verbs = add_noun(nouns, "storage", "Check, mend, copy and move what is in long-term storage.")
     _add_check(verbs)
+    _add_copy(verbs)
 
 
 def _add_check(verbs: Subparsers[argparse.ArgumentParser]) -> None:
@@ -30,6 +31,25 @@ def _add_check(verbs: Subparsers[argparse.ArgumentParser]) -> None:
     verb.add_argument(
         "--storage", metavar="URI", help="where the chunks are (default: what the data directory says)"
     )
+    add_rates(verb)
+
+
+def _add_copy(verbs: Subparsers[argparse.ArgumentParser]) -> None:
+    verb = add_verb(
+        verbs,
+        "copy",
+        later("headrace.cli.storage_copy", "run"),
+        "All objects of a store to another one; what is there already is left out.",
+        """
+        headrace storage copy --from file:///var/headrace/chunks --to s3://backup/system
+        headrace storage copy --from s3://old/system --to s3://new/system --verify
+        """,
+        connects=False,
+    )
+    verb.add_argument("--from", dest="source", required=True, metavar="URI", help="what is read")
+    verb.add_argument("--to", dest="target", required=True, metavar="URI", help="where it goes")
+    verb.add_argument("--verify", action="store_true", help="read both, also what was there, and compare")
+    verb.add_argument("--json", action="store_true", help="answer in JSON")
     add_rates(verb)
 
 

@@ -1,0 +1,69 @@
+"""``headrace storage copy``: all objects of a store to another one."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+from dataclasses import asdict
+from typing import Final
+
+from headrace.cli.opened_store import open_store
+from headrace.cli.output import ProgressLine, print_json, print_line, printable
+from headrace.errors import DataCorruptionError, InvalidArgumentError, SnapshotLostError
+from headrace.storage.providers.location import StorageLocation
+from headrace.storage.providers.token_bucket import RequestBudget
+from headrace.storage.transfer.object_copy import CopyReport, ObjectCopy
+
+_MB: Final = 1_000_000
+
+
+def run(chosen: argparse.Namespace) -> None:
+    """Copy, say what was done, and raise if the target is not the same in the end."""
+    if StorageLocation.parse(chosen.source) == StorageLocation.parse(chosen.target):
+        raise InvalidArgumentError("both URIs are of the same place")
+    report = asyncio.run(_copy(chosen))
+    if chosen.json:
+        print_json(asdict(report))
+    else:
+        _print(report)
+    if report.different:
+        count = len(report.different)
+        raise DataCorruptionError(f"{count} objects of the target are not those of the source")
+    if report.changed:
+        raise SnapshotLostError(
+            f"{len(report.changed)} objects came, grew or went meanwhile: a server writes to the source; "
+            "repeat the copy when it is stopped"
+        )
+
+
+async def _copy(chosen: argparse.Namespace) -> CopyReport:
+    budget = RequestBudget(chosen.requests_per_s, chosen.bytes_per_s)
+    line = ProgressLine()
+
+    def on_progress(report: CopyReport) -> None:
+        line.show(
+            f"{report.copied} objects with {report.copied_bytes / _MB:.0f} MB copied, {report.skipped} were "
+            "there"
+        )
+
+    async with (
+        open_store(chosen.source, budget) as source,
+        open_store(chosen.target, budget, makes=True) as target,
+    ):
+        report = await ObjectCopy(source, target, verify=chosen.verify, on_progress=on_progress).run()
+    line.end()
+    return report
+
+
+def _print(report: CopyReport) -> None:
+    for what in report.different:
+        print_line(printable(f"different: {what} | do: find out which is right, and remove the other"))
+    for what in report.changed:
+        print_line(printable(f"changed: {what} | do: repeat the copy when no server writes to the source"))
+    if report.left_out:
+        print_line(f"and {report.left_out} more")
+    print_line(
+        f"{report.objects} objects with {report.bytes} bytes: {report.copied} copied with "
+        f"{report.copied_bytes} bytes ({report.replaced} in place of a part), {report.skipped} were there, "
+        f"{report.verified_bytes} bytes compared; {report.only_in_target} objects are only in the target"
+    )
