@@ -73,6 +73,19 @@ def is_chunk_entry(name: str) -> bool:
     return _ENTRY.fullmatch(name) is not None
 
 
+def encode_prefix(prefix: str) -> str:
+    """Return a text with which the path of every chunk begins whose name begins with ``prefix``.
+
+    Paths of other chunks may begin with it as well.
+    """
+    directory, slash, last = prefix.rpartition("/")
+    above = encode_chunk_path(f"{directory}/x").rpartition("/")[0] + "/" if slash else ""
+    piece = _quote(last)[:_PIECE_CHARS_MAX] if last else ""
+    if piece.endswith(FILE_SUFFIX) or (piece == PROOF and not slash):
+        piece = piece[:-1]  # as the last part of a directory it would be encoded
+    return above + piece
+
+
 def prefix_directory(prefix: str) -> str:
     """Return the directory ("" is the root) below which every chunk lies whose name begins so."""
     directory = prefix.rpartition("/")[0]

@@ -1,0 +1,83 @@
+"""What an error of the object store library says: did it happen, is it worth a repetition, what to do.
+
+The library's errors have no fields: what kind an error is, is its class; the rest is in its text.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final
+
+_TEXT_CHARS_MAX: Final = 300
+_STATUS: Final = re.compile(r"status: (\d{3})")
+_QUERY: Final = re.compile(r"\?\S+")
+_FULL_CODES: Final = re.compile(r"QuotaExceeded|InsufficientStorage|StorageFull|InsufficientCapacity")
+_TOO_LITTLE: Final = "too little data"
+_NO_CREDENTIALS: Final = re.compile(r"failed to load signing credential|no valid credential", re.IGNORECASE)
+_NO_BUCKET: Final = re.compile(
+    r"NoSuchBucket|ContainerNotFound|specified bucket does not exist", re.IGNORECASE
+)
+
+
+class FailureKind(Enum):
+    """What a caller acts on."""
+
+    EXISTS = "refused: an object of this key is there"
+    ABSENT = "there is no such object"
+    RANGE = "the range goes beyond the object"
+    FULL = "refused: no space, or a quota"
+    FORBIDDEN = "refused: no credentials, or not these"
+    NO_BUCKET = "the bucket does not exist"
+    UNKNOWN = "the request may have happened"
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """One error of the library, read."""
+
+    kind: FailureKind
+    is_temporary: bool
+    """The same request may succeed soon."""
+
+    text: str
+    """For people, without secrets: queries of URLs are left out."""
+
+
+class ObjectRequestError(Exception):
+    """A request to a store failed; it never leaves the provider."""
+
+    def __init__(self, failure: Failure) -> None:
+        super().__init__(failure.text)
+        self.failure = failure
+
+
+def read_failure(error: Exception) -> Failure:
+    """Say what an error of the library means."""
+    name, text = type(error).__name__, str(error)
+    found = _STATUS.search(text)
+    status = int(found[1]) if found else 0
+    temporary = "(temporary)" in text.partition("\n")[0]
+    return Failure(_kind_of(name, status, text), temporary, _shorten(text))
+
+
+def _kind_of(name: str, status: int, text: str) -> FailureKind:
+    if _NO_BUCKET.search(text):
+        return FailureKind.NO_BUCKET
+    if status == 507 or _FULL_CODES.search(text):
+        return FailureKind.FULL
+    if name in {"ConditionNotMatch", "AlreadyExists"}:
+        return FailureKind.EXISTS
+    if name == "NotFound":
+        return FailureKind.ABSENT
+    if name == "RangeNotSatisfied" or _TOO_LITTLE in text:
+        return FailureKind.RANGE
+    if name == "PermissionDenied" or status in {401, 403} or _NO_CREDENTIALS.search(text):
+        return FailureKind.FORBIDDEN
+    return FailureKind.UNKNOWN
+
+
+def _shorten(text: str) -> str:
+    text = _QUERY.sub("?...", text.partition("Backtrace:")[0])
+    return " ".join(text.replace("Context:", ";").replace("Source:", ";").split())[:_TEXT_CHARS_MAX]

@@ -1,0 +1,1 @@
+"""Chunks in object stores: a small one of ours, and real servers where they are installed."""

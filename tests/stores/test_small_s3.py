@@ -1,0 +1,154 @@
+"""The kit on a server of ours that does what AWS documents."""
+
+import pytest
+
+from headrace.errors import (
+    NoSuchChunkError,
+    StorageFullError,
+    StorageReadError,
+    StorageWriteError,
+    UnsupportedError,
+)
+from headrace.limits import MIB
+from headrace.runtime.entropy import SystemEntropy
+from headrace.storage.providers.stores import prove_store
+from tests.stores.faults import StoreFaults
+from tests.stores.providers import StoreContract, provider_at, wrapped
+from tests.stores.small_s3 import SmallS3
+
+
+class TestSmallS3(StoreContract):
+    @pytest.fixture(autouse=True)
+    async def _server(self):
+        async with SmallS3() as self.server:
+            yield
+
+    def place(self):
+        return uri_of(self.server)
+
+
+class TestSmallS3AsAContainerHasIt(TestSmallS3):
+    async def make(self):
+        return wrapped(await super().make())
+
+
+class TestSmallS3InThePartsOfABucket(TestSmallS3):
+    """Below a prefix, beside another system's objects."""
+
+    def place(self):
+        self.server.objects["a/other.chunk"] = self.server.objects["a/by hand"] = (b"x", {})
+        return uri_of(self.server, prefix="a/b")
+
+
+class TestFaultsBeforeSmallS3(StoreFaults):
+    @pytest.fixture
+    async def _server(self):
+        async with SmallS3() as self.server:
+            yield
+
+    def place(self):
+        return uri_of(self.server, "p")
+
+
+@pytest.fixture
+async def server():
+    async with SmallS3() as server:
+        yield server
+
+
+def uri_of(server, prefix="", bucket=None):
+    path = f"{bucket or server.bucket}/{prefix}".rstrip("/")
+    return f"s3://{path}?anonymous=true&endpoint=http://127.0.0.1:{server.port}"
+
+
+async def test_a_long_read_is_made_of_pieces_at_the_same_time(server):
+    provider = provider_at(uri_of(server), piece_bytes=MIB, pieces=4)
+    content = bytes(range(256)) * (4 * 4096 + 1)
+    await provider.create("c", [content])
+    server.requests.clear()
+    assert bytes(await provider.read("c", 10, 4 * MIB)) == content[10 : 10 + 4 * MIB]
+    assert [method for method, _ in server.requests] == ["GET"] * 4
+    server.requests.clear()
+    assert bytes(await provider.read("c", 10, MIB)) == content[10 : 10 + MIB]
+    assert [method for method, _ in server.requests] == ["GET"]
+
+
+async def test_a_name_whose_key_would_be_too_long_is_listed_by_its_metadata(server):
+    provider = provider_at(uri_of(server))
+    long = "s/" + "ü" * 400
+    await provider.create(long, [b"abc"])
+    await provider.create("s/short", [b"x"])
+    assert all(len(key) <= 1024 for key in server.objects)
+    found = [(each.name, each.length) async for page in provider.list("s/ü") for each in page]
+    assert found == [(long, 3)]
+
+
+async def test_objects_of_others_are_not_listed(server):
+    for key in ["x", "x.txt", "%long/x", "%long/" + "0" * 64 + ".chunk", "a//b.chunk", "folder/"]:
+        server.objects[key] = (b"", {})
+    provider = provider_at(uri_of(server))
+    await provider.create("c")
+    assert [each.name async for page in provider.list() for each in page] == ["c"]
+
+
+async def test_a_good_store_is_proved_and_left_empty(server):
+    await prove_store(provider_at(uri_of(server, "p")), SystemEntropy())
+    assert server.objects == {}
+
+
+async def test_a_store_that_ignores_the_condition_is_refused():
+    async with SmallS3(refuses_second=False) as server:
+        with pytest.raises(UnsupportedError, match="overwritten"):
+            await prove_store(provider_at(uri_of(server)), SystemEntropy())
+        assert server.objects == {}
+
+
+async def test_a_store_that_forgets_metadata_is_refused():
+    async with SmallS3(keeps_metadata=False) as server:
+        with pytest.raises(UnsupportedError, match="list"):
+            await prove_store(provider_at(uri_of(server)), SystemEntropy())
+        assert server.objects == {}
+
+
+async def test_a_full_store_says_so_and_holds_nothing_of_it(server):
+    server.full = True
+    with pytest.raises(StorageFullError):
+        await provider_at(uri_of(server)).create("c", [b"x"])
+    assert server.objects == {}
+
+
+async def test_a_bucket_that_is_missing_is_not_an_object_that_is(server):
+    provider = provider_at(uri_of(server, bucket="another"))
+    with pytest.raises(StorageWriteError, match="no bucket 'another'"):
+        await provider.create("c", [b"x"])
+    with pytest.raises(StorageReadError, match="no bucket 'another'"):
+        await provider.read("c", 0, 1)
+    with pytest.raises(StorageReadError, match="no bucket 'another'"):
+        await provider.info("c")
+    with pytest.raises(StorageReadError, match="no bucket 'another'"):
+        async for _ in provider.list():
+            pass
+    with pytest.raises(NoSuchChunkError):
+        await provider_at(uri_of(server)).info("c")
+
+
+async def test_refused_credentials_are_named_with_what_they_need(server):
+    provider = provider_at(uri_of(server))
+    await provider.create("c", [b"x"])
+    server.forbidden = True
+    for call in (provider.read("c", 0, 1), provider.info("c")):
+        with pytest.raises(StorageReadError, match="s3:GetObject"):
+            await call
+    for call in (provider.create("d", [b"x"]), provider.delete("c")):
+        with pytest.raises(StorageWriteError, match="s3:PutObject"):
+            await call
+    server.forbidden = False
+    assert list(server.objects) == ["c.chunk"]
+
+
+async def test_a_server_that_is_not_there_answers_nothing(unused_tcp_port_factory, quick_pauses):
+    provider = provider_at(f"s3://b?anonymous=true&endpoint=http://127.0.0.1:{unused_tcp_port_factory()}")
+    with pytest.raises(StorageReadError, match="refused"):
+        await provider.read("c", 0, 1)
+    with pytest.raises(StorageWriteError, match="refused"):
+        await provider.create("c", [b"x"])
