@@ -24,7 +24,7 @@ from headrace.rpc.refusals import told_error
 from headrace.testing import LocalServer
 from tests.unit.controller.calls import eventually
 
-pytestmark = [pytest.mark.cluster, pytest.mark.slow]
+pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.usefixtures("clean_end")]
 
 PATIENT = ClientConfig(control_attempts=100)
 MANY = 400

@@ -129,6 +129,7 @@ async def check(client, work):
 @pytest.mark.slow
 @pytest.mark.timeout(240)
 @pytest.mark.parametrize("seed", [20130101])
+@pytest.mark.usefixtures("clean_end")
 async def test_kills_leave_every_change_done_once_or_not_at_all(tmp_path, seed):
     chance = random.Random(seed)
     server = LocalServer(tmp_path)

@@ -12,7 +12,7 @@ from headrace.client.connections.reconnect_policy import ReconnectPolicy
 from headrace.errors import HeadraceError
 from headrace.testing import LocalServer
 
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.cluster, pytest.mark.usefixtures("clean_end")]
 
 MIB = 1 << 20
 IMPATIENT = ReaderConfig(reconnect=ReconnectPolicy(give_up_s=0.5))

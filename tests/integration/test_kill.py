@@ -73,6 +73,7 @@ async def read_until_sealed(client, seen):
 @pytest.mark.cluster
 @pytest.mark.slow
 @pytest.mark.timeout(600)
+@pytest.mark.usefixtures("clean_end")
 async def test_twenty_kills_lose_double_and_reorder_nothing(tmp_path):
     rng = random.Random(20130101)
     server = LocalServer(tmp_path)
