@@ -21,6 +21,7 @@ from headrace.runtime.directory_lock import LOCK_NAME
 from headrace.runtime.kernel_locks import is_locked
 from headrace.runtime.read_only_files import ReadOnlyFiles
 from headrace.segmentstore.segment_names import INTERNAL_PREFIX, is_internal_chunk
+from headrace.standalone.chunk_root import chunk_root
 from headrace.standalone.data_directory import (
     FILE_NAME,
     containers_of,
@@ -30,6 +31,7 @@ from headrace.standalone.data_directory import (
 )
 from headrace.standalone.lost_logs import find_unmade
 from headrace.storage.inspect import StoredChunks
+from headrace.storage.providers.location import StorageLocation
 
 _INTERNAL: Final = re.compile(re.escape(INTERNAL_PREFIX) + r"[a-z]+_(\d+)")
 _HOLDER_BYTES_MAX: Final = 4096
@@ -106,12 +108,21 @@ class InspectedData:
             )
         return found[0]
 
+    @property
+    def _chunk_root(self) -> str | None:
+        """The directory of the chunks; None if they are no files. Raises: InvalidArgumentError."""
+        uri = self._access.storage or recorded_storage(self.files, self.directory)
+        if not uri:
+            return chunk_root(self.directory)
+        location = StorageLocation.parse(uri)
+        return location.prefix if location.scheme == "file" else None
+
     def find_unmade(self) -> list[int]:
         """Return the containers that have no log because the very first start has not come to its end."""
         if self.problem:
             return []
         try:
-            return find_unmade(self.files, self.directory, len(self.containers))
+            return find_unmade(self.files, self.directory, len(self.containers), self._chunk_root)
         except (DataCorruptionError, SnapshotLostError, OSError):
             return []  # a look at the container says more
 

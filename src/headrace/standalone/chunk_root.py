@@ -10,6 +10,7 @@ Format page: ``docs/formats/data-directory.md``.
 from __future__ import annotations
 
 import os
+from posixpath import dirname
 
 from headrace.errors import DataCorruptionError
 from headrace.runtime.filesystem import Filesystem
@@ -17,22 +18,21 @@ from headrace.storage.providers.chunk_paths import FILE_SUFFIX, PROOF, is_chunk_
 
 
 def chunk_root(directory: str) -> str:
-    """Return where the chunks of a data directory are."""
+    """Return where the chunks of a data directory are, unless another store was chosen."""
     return f"{directory}/chunks"
 
 
-def proof_of(directory: str) -> str:
+def proof_of(root: str) -> str:
     """Return the file without which nothing new is made where the chunks are."""
-    return f"{chunk_root(directory)}/{PROOF}"
+    return f"{root}/{PROOF}"
 
 
-def make_chunk_root(files: Filesystem, directory: str) -> None:
+def make_chunk_root(files: Filesystem, root: str) -> None:
     """Make the directory of the chunks, and the proof, durably; what is there already stays."""
-    root = chunk_root(directory)
     if not files.exists(root):
         files.mkdir(root)
-        files.fsync_directory(directory)
-    descriptor = files.open(proof_of(directory), os.O_WRONLY | os.O_CREAT)
+        files.fsync_directory(dirname(root) or ".")
+    descriptor = files.open(proof_of(root), os.O_WRONLY | os.O_CREAT)
     try:
         files.fsync(descriptor)
     finally:
@@ -40,13 +40,13 @@ def make_chunk_root(files: Filesystem, directory: str) -> None:
     files.fsync_directory(root)
 
 
-def check_chunk_root(files: Filesystem, directory: str) -> None:
-    """Look for the proof in a directory that was used; one that has chunks and no proof gets it.
+def check_chunk_root(files: Filesystem, root: str) -> None:
+    """Look for the proof where a server that was used has its chunks; chunks without one get it.
 
     Raises:
         DataCorruptionError: there is neither.
     """
-    root, proof = chunk_root(directory), proof_of(directory)
+    proof = proof_of(root)
     if files.exists(proof):
         return
     if not files.exists(root) or not _has_chunks(files, root):
@@ -55,7 +55,7 @@ def check_chunk_root(files: Filesystem, directory: str) -> None:
             "they are lost for good, or there never were any, make this file",
             path=proof,
         )
-    make_chunk_root(files, directory)
+    make_chunk_root(files, root)
 
 
 def _has_chunks(files: Filesystem, root: str) -> bool:

@@ -17,6 +17,7 @@ from headrace.segmentstore.container.config import ContainerConfig
 from headrace.segmentstore.scaling.config import ScalingConfig
 from headrace.storage.providers.config import ChunkThreadsConfig
 from headrace.storage.providers.filesystem import FilesystemProviderConfig
+from headrace.storage.providers.location import StorageLocation
 from headrace.wal.config import WalConfig
 from headrace.wal.file.loop_writes import LoopWritesConfig
 
@@ -33,6 +34,11 @@ class StandaloneConfig:
     """Ports of 0 mean: any free one; the ready file and the log say which."""
 
     data_dir: str = tunable("headrace-data", help="Directory of all data.")
+    storage: str | None = tunable(
+        None,
+        help="URI of long-term storage: s3://bucket/prefix, gs://, az://, hdfs://host:port/directory or "
+        "file:///mnt/chunks; no secrets. None: as the last start; for a new directory, `chunks` in it.",
+    )
     in_memory: bool = tunable(default=False, help="Store nothing on disk; all data are lost at the end.")
     host: str = tunable("127.0.0.1", help="Address to listen on, and to tell clients.")
     advertise: str | None = tunable(
@@ -112,6 +118,10 @@ class StandaloneConfig:
         """Check relations between settings, and that directory and host are names that can be looked up."""
         if not (self.data_dir or self.in_memory):
             raise InvalidArgumentError("data_dir is empty: it names the directory of all data")
+        if self.storage is not None:
+            if self.in_memory:
+                raise InvalidArgumentError("with in_memory nothing is stored: leave out storage")
+            StorageLocation.parse(self.storage)
         _check_host("host", self.host, "it names the address to listen on, and to tell clients")
         if self.advertise is not None:
             _check_host("advertise", self.advertise, "it names the address to tell clients")

@@ -1,6 +1,7 @@
 """What a data directory was made for: the facts that may never change under the data, checked at every start.
 
-``headrace.json`` holds the format version and the number of containers. Segments are spread over containers
+``headrace.json`` holds the format version, the number of containers, the id of the system and the URI of its
+store, if its chunks are not in the directory. Segments are spread over containers
 by a hash of their names, so another number would look for every segment in the wrong place. Format page:
 ``docs/formats/data-directory.md``.
 """
@@ -10,22 +11,28 @@ from __future__ import annotations
 import json
 import os
 import re
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Final
 
 from headrace.errors import DataCorruptionError, InvalidArgumentError
 from headrace.runtime.filesystem import Filesystem
 from headrace.standalone.config import CONTAINERS_MAX
+from headrace.storage.identity_format import is_system
 
 FILE_NAME: Final = "headrace.json"
 FORMAT: Final = 2
 """Since 2 attributes may be in indexes: a release that knows only 1 would take them for not set."""
 _FORMAT_OLDEST: Final = 1
+NO_FACTS: Final[Mapping[str, str]] = MappingProxyType({})
 _BYTES_MAX: Final = 65536
 _LOG_DIRECTORY: Final = re.compile(r"container-(0|[1-9][0-9]*)")
 
 
-def check_data_directory(files: Filesystem, directory: str, containers: int) -> None:
-    """Record what a new directory is made for, or compare with what it was made for.
+def check_data_directory(
+    files: Filesystem, directory: str, containers: int, facts: Mapping[str, str] = NO_FACTS
+) -> None:
+    """Record what a new directory is made for, and more ``facts``; or compare with what it was made for.
 
     Raises:
         InvalidArgumentError: the directory was made with another number of containers, or by a newer version.
@@ -37,7 +44,7 @@ def check_data_directory(files: Filesystem, directory: str, containers: int) -> 
             raise DataCorruptionError(
                 "the data directory holds a log but no record of its format and containers", path=path
             )
-        _write(files, directory, json.dumps({"format": FORMAT, "containers": containers}).encode() + b"\n")
+        _write(files, directory, {"format": FORMAT, "containers": containers, **facts})
         return
     made_with = _count_of(_read(files, path), path)
     if made_with != containers:
@@ -47,15 +54,17 @@ def check_data_directory(files: Filesystem, directory: str, containers: int) -> 
         )
 
 
-def raise_format(files: Filesystem, directory: str) -> None:
-    """Record that earlier versions no longer read a directory that was checked, before all other writes.
+def raise_format(files: Filesystem, directory: str, facts: Mapping[str, str] = NO_FACTS) -> None:
+    """Record that earlier versions no longer read a directory that was checked, before all other writes; and
+    ``facts``.
 
     Raises:
         OSError: the record could not be written; it is as it was.
     """
     record = _read(files, f"{directory}/{FILE_NAME}")
-    if record["format"] != FORMAT:
-        _write(files, directory, json.dumps(record | {"format": FORMAT}).encode() + b"\n")
+    changed = {**record, "format": FORMAT, **facts}
+    if changed != record:
+        _write(files, directory, changed)
 
 
 def containers_of(files: Filesystem, directory: str) -> int | None:
@@ -67,6 +76,21 @@ def containers_of(files: Filesystem, directory: str) -> int | None:
     """
     path = f"{directory}/{FILE_NAME}"
     return _count_of(_read(files, path), path) if files.exists(path) else None
+
+
+def system_of(files: Filesystem, directory: str) -> str | None:
+    """Return the id of the system whose data these are; None if the directory is new, or has none yet.
+
+    Raises:
+        DataCorruptionError: its record cannot be read, or has something else there.
+    """
+    path = f"{directory}/{FILE_NAME}"
+    system = _read(files, path).get("system") if files.exists(path) else None
+    if system is None:
+        return None
+    if not isinstance(system, str) or not is_system(system):
+        raise DataCorruptionError("the record has an id of a system that is none", path=path)
+    return system
 
 
 def recorded_storage(files: Filesystem, directory: str) -> str:
@@ -142,7 +166,10 @@ def _read(files: Filesystem, path: str) -> dict[str, object]:
     return record
 
 
-def _write(files: Filesystem, directory: str, content: bytes) -> None:
+def _write(files: Filesystem, directory: str, record: Mapping[str, object]) -> None:
+    """Replace the record; a fact that is "" is left out."""
+    known = {key: value for key, value in record.items() if value != ""}
+    content = json.dumps(known).encode() + b"\n"
     temporary = f"{directory}/.{FILE_NAME}"
     fd = files.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
     try:

@@ -5,6 +5,7 @@ together.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from dataclasses import replace
 from typing import Final
@@ -27,13 +28,13 @@ from headrace.segmentstore.readindex.cache.eviction_policy import CacheConfig
 from headrace.segmentstore.scaling.load_sampler import LoadSampler
 from headrace.segmentstore.scaling.report_queue import ReportQueue, SendReport
 from headrace.segmentstore.store import SegmentStore
-from headrace.standalone.chunk_root import chunk_root, make_chunk_root, proof_of
+from headrace.standalone.chunk_root import make_chunk_root, proof_of
+from headrace.standalone.chunk_store import ChunkStore, StoreClaim, claim_store, note_store, store_of
 from headrace.standalone.config import StandaloneConfig
 from headrace.standalone.descriptor_plan import DescriptorPlan
 from headrace.storage.providers.chunk_threads import ChunkThreads
 from headrace.storage.providers.contract import ChunkProvider
 from headrace.storage.providers.filesystem import FilesystemChunkProvider
-from headrace.storage.providers.location import StorageLocation
 from headrace.storage.providers.measured import MeasuredChunkProvider
 from headrace.storage.providers.stores import make_provider
 from headrace.wal.config import WalConfig
@@ -58,7 +59,12 @@ _TRIM_EVERY_S: Final = 10.0
 class DataPlane:
     """Everything below the controller. Runs on the loop that calls :meth:`start`.
 
-    ``descriptors``: how many files and connections it may have open; None: as many as it is configured for.
+    Args:
+        config: of all parts.
+        runtime: of the process.
+        containers: how many.
+        descriptors: how many files and connections it may have open; None: as many as it is configured for.
+        chunk_store: where chunks are, and what the data directory says of it; None: as configured, unproved.
     """
 
     def __init__(
@@ -67,6 +73,7 @@ class DataPlane:
         runtime: Runtime,
         containers: int,
         descriptors: DescriptorPlan | None = None,
+        chunk_store: ChunkStore | None = None,
     ) -> None:
         self._config = config
         files_max = config.chunk_files.descriptors_max
@@ -77,6 +84,7 @@ class DataPlane:
             stall_s=config.connection_stall_s,
         )
         self._runtime = runtime
+        self._chunk_store = chunk_store or store_of(config)
         self._wal_config = WalConfig(frames_max=config.frames_max)
         self._frames: FrameMemory | None = None
         self._loop_writes = LoopWrites(config.loop_writes)
@@ -102,8 +110,18 @@ class DataPlane:
         self.store = SegmentStore(self.registry, runtime.entropy)
 
     async def start(self) -> None:
-        """Recover every container. Raises what the first that fails raises."""
+        """Claim the store of the chunks, then recover every container.
+
+        Raises what the first that fails raises, and as :func:`claim_store`.
+        """
         self._provider = MeasuredChunkProvider(self._make_provider())
+        if self._chunk_store.belongs_to_one:
+            claiming = StoreClaim(self._claim_store, self._chunk_store, self._supervisor)
+            try:
+                await claiming.wait()
+            except BaseException:
+                await self._close_storage()
+                raise
         self._frames = FrameMemory(self._wal_config.frame_bytes_max)
         try:
             await self.registry.start()
@@ -119,23 +137,30 @@ class DataPlane:
             return_free_memory()
 
     def _make_provider(self) -> ChunkProvider:
-        if self._config.in_memory:
-            return make_provider(StorageLocation("memory"), self._runtime)
-        files = self._runtime.filesystem
-        if not files.exists(chunk_root(self._config.data_dir)):
-            make_chunk_root(files, self._config.data_dir)
+        location, root, files = self._chunk_store.location, self._chunk_store.root, self._runtime.filesystem
+        if root is None:
+            return make_provider(location, self._runtime)
+        if not files.exists(root):
+            make_chunk_root(files, root)
         self._chunk_threads = ChunkThreads.start(self._runtime.threads, self._config.chunk_threads)
         chunk_files = replace(self._config.chunk_files, descriptors_max=self._descriptors.chunk_files_max)
         provider = make_provider(
-            StorageLocation("file", prefix=chunk_root(self._config.data_dir)),
+            location,
             self._runtime,
             self._chunk_threads,
             files=chunk_files,
-            proof=proof_of(self._config.data_dir),
+            proof=proof_of(root),
         )
         assert isinstance(provider, FilesystemChunkProvider)
         self._chunk_files = provider
         return provider
+
+    async def _claim_store(self) -> None:
+        """Raises as :func:`claim_store`."""
+        assert self._provider is not None
+        store, directory = self._chunk_store, self._config.data_dir
+        await claim_store(self._provider, store, directory, self._runtime)
+        note_store(self._runtime.filesystem, store, directory)
 
     def _make_container(self, container_id: int, on_failed: OnFailed) -> SegmentContainer:
         assert self._provider is not None
@@ -257,5 +282,7 @@ class DataPlane:
                 self.is_stalled = True
                 _logger.warning("a call to the chunk files is stalled and abandoned; the log has its bytes")
             self._chunk_threads = None
-            if self._provider is not None:
-                await self._provider.close()
+        if self._provider is not None:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_THREADS_END_S):
+                    await self._provider.close()

@@ -9,22 +9,36 @@ A log beyond the number of containers proves that the number is not the one the 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Final
+
 from headrace.errors import DataCorruptionError
 from headrace.runtime.filesystem import Filesystem
 from headrace.runtime.read_only_files import ReadOnlyFiles
 from headrace.segmentstore.container.segment_catalogue import catalogue_name
 from headrace.segmentstore.inspection.container_replay import replay_container
 from headrace.segmentstore.segment_names import is_internal, is_internal_chunk
+from headrace.standalone.chunk_root import chunk_root
 from headrace.standalone.data_directory import FILE_NAME, describe_surplus, find_logs
+from headrace.storage.chunks.chunk_names import parse_chunk_name
 from headrace.storage.inspect import ChunkFiles
 from headrace.storage.metadata.rows import SEGMENT_PREFIX
+from headrace.storage.providers.contract import ChunkProvider
 from headrace.wal.file.owner_record import OWNER_FILE
 from headrace.wal.file.segment_format import parse_name
 from headrace.wal.inspect import inspect_log
 
+DEFAULT_ROOT: Final = ""
+"""Stands for the directory of the chunks within a data directory."""
 
-def check_logs(files: Filesystem, directory: str, containers: int) -> None:
+
+def check_logs(
+    files: Filesystem, directory: str, containers: int, root: str | None = DEFAULT_ROOT
+) -> list[int]:
     """Compare the logs that are there with what the directory was made for. Reads only if one is missing.
+
+    Returns:
+        The containers whose logs this start makes, see :func:`find_unmade`.
 
     Raises:
         DataCorruptionError: a log is missing that existed once, or is there and would be passed over; or one
@@ -33,11 +47,20 @@ def check_logs(files: Filesystem, directory: str, containers: int) -> None:
     surplus = describe_surplus(find_logs(files, directory), containers)
     if surplus:
         raise DataCorruptionError(surplus, path=f"{directory}/{FILE_NAME}")
-    find_unmade(files, directory, containers)
+    return find_unmade(files, directory, containers, root)
 
 
-def find_unmade(files: Filesystem, directory: str, containers: int) -> list[int]:
+def find_unmade(
+    files: Filesystem, directory: str, containers: int, root: str | None = DEFAULT_ROOT
+) -> list[int]:
     """Return the containers whose logs the next start makes. Reads only if there are any.
+
+    Args:
+        files: where all of it is.
+        directory: of all data.
+        containers: how many the directory was made for.
+        root: where the chunks are, by default in the directory; None if these are no files, and looked for
+            by :func:`check_store`.
 
     Raises:
         DataCorruptionError: one of these existed once; or one that is there is damaged.
@@ -48,9 +71,13 @@ def find_unmade(files: Filesystem, directory: str, containers: int) -> list[int]
         return []
     looking = ReadOnlyFiles(files)
     there = [number for number, log in enumerate(logs) if log not in missing]
-    if _has_chunks(directory, looking) or any(_was_used(number, logs[number], looking) for number in there):
+    if root == DEFAULT_ROOT:
+        root = chunk_root(directory)
+    if (root is not None and _has_chunks(root, looking)) or any(
+        _was_used(number, logs[number], looking) for number in there
+    ):
         raise DataCorruptionError("the log of this container is missing; put it back", path=missing[0])
-    hidden = _find_hidden(directory, looking)
+    hidden = "" if root is None else _find_hidden(root, looking)
     if hidden:
         raise DataCorruptionError(
             "the log of this container is missing, which is normal only if there are no chunks; but "
@@ -75,18 +102,37 @@ def _is_begun(files: Filesystem, log: str) -> bool:
     return bool(found.named) or (found.owner is not None and found.owner.files_epoch > 0)
 
 
-def _has_chunks(directory: str, files: ReadOnlyFiles) -> bool:
-    objects = ChunkFiles(f"{directory}/chunks", files).objects(lambda _path, _error: None)
+async def check_store(provider: ChunkProvider, directory: str, unmade: Sequence[int]) -> None:
+    """Refuse to make logs beside chunks of users in a store. Lists only if there are logs to be made.
+
+    Raises:
+        DataCorruptionError: a log is missing that existed once.
+        StorageReadError: the store did not answer.
+    """
+    if not unmade:
+        return
+    async for page in provider.list():
+        for found in page:
+            if parse_chunk_name(found.name) is not None and not is_internal_chunk(found.name):
+                raise DataCorruptionError(
+                    f"the log of this container is missing, and its store has {found.name!r}: put the log "
+                    "back, or make the data directory anew with headrace storage rebuild",
+                    path=f"{directory}/wal/container-{unmade[0]}",
+                )
+
+
+def _has_chunks(root: str, files: ReadOnlyFiles) -> bool:
+    objects = ChunkFiles(root, files).objects(lambda _path, _error: None)
     return any(not is_internal_chunk(name) for name, _ in objects)
 
 
-def _find_hidden(directory: str, files: ReadOnlyFiles) -> str:
+def _find_hidden(root: str, files: ReadOnlyFiles) -> str:
     """Return a directory of chunks that was not looked into, "" if there is none.
 
     No server makes links, or directories that it may not read: they are a sign that chunks were moved.
     """
     hidden: list[str] = []
-    for _ in ChunkFiles(f"{directory}/chunks", files).objects(lambda path, _: hidden.append(path)):
+    for _ in ChunkFiles(root, files).objects(lambda path, _: hidden.append(path)):
         pass
     return hidden[0] if hidden else ""
 

@@ -13,7 +13,7 @@ import logging
 import os
 import signal
 from contextlib import AsyncExitStack
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Final
 
 from headrace.errors import InvalidArgumentError
@@ -29,6 +29,7 @@ from headrace.security.gatekeeper import Gatekeeper, make_gatekeeper
 from headrace.security.token_key import keep_token_key, load_token_key, make_token_key
 from headrace.security.tokens import TokenKey
 from headrace.standalone.chunk_root import check_chunk_root, make_chunk_root
+from headrace.standalone.chunk_store import ChunkStore, facts_of, find_store, store_of
 from headrace.standalone.config import CONTAINERS_DEFAULT, CONTAINERS_MAX, StandaloneConfig
 from headrace.standalone.control_plane import ControlPlane
 from headrace.standalone.data_directory import check_data_directory, containers_of, raise_format
@@ -92,9 +93,9 @@ class StandaloneServer:
             token_key = self._given_token_key()
             certificates = self._take_certificates(stack)
             tls = None if certificates is None else certificates.context
-            containers = config.containers or CONTAINERS_DEFAULT
+            containers, chunk_store = config.containers or CONTAINERS_DEFAULT, store_of(config)
             if not config.in_memory:
-                containers = self._take_directory(stack)
+                containers, chunk_store = self._take_directory(stack)
             if config.ready_file is not None:
                 # Not without the lock: until then the file may be that of a running server.
                 remove_ready_file(config.ready_file)
@@ -109,7 +110,9 @@ class StandaloneServer:
                 config.chunk_threads,
                 config.chunk_files.descriptors_max,
             )
-            data_plane = self._data_plane = DataPlane(config, self._runtime, containers, descriptors)
+            data_plane = self._data_plane = DataPlane(
+                config, self._runtime, containers, descriptors, chunk_store
+            )
             stack.push_async_callback(data_plane.stop)
             with naming_port("segmentstore_port", config.host, config.segmentstore_port):
                 segmentstore = await data_plane.listen(config.host, config.segmentstore_port, token_key, tls)
@@ -203,22 +206,30 @@ class StandaloneServer:
                 wanted,
             )
 
-    def _take_directory(self, stack: AsyncExitStack) -> int:
-        """Lock the data directory, check what it was made for, return its number of containers."""
+    def _take_directory(self, stack: AsyncExitStack) -> tuple[int, ChunkStore]:
+        """Lock the data directory, check what it was made for, return its number of containers and its store,
+        which has to be claimed if its chunks are no files.
+        """
         files, directory = self._runtime.filesystem, self._config.data_dir
         lock = DirectoryLock(files, directory, describe_process(self._runtime.clock))
         lock.acquire()
         stack.callback(self._release, lock)
         made_with = containers_of(files, directory)
         containers = self._config.containers or made_with or CONTAINERS_DEFAULT
+        store = find_store(self._config, self._runtime)
+        facts = facts_of(store, directory)
         if made_with is None and not files.exists(f"{directory}/wal"):
-            check_logs(files, directory, containers)  # if there are chunks, the number is not known
-            make_chunk_root(files, directory)  # first: the record proves that there was one
-        check_data_directory(files, directory, containers)
-        check_chunk_root(files, directory)
-        check_logs(files, directory, containers)
-        raise_format(files, directory)
-        return containers
+            # if there are chunks, the number is not known
+            check_logs(files, directory, containers, store.root)
+            if store.root is not None:
+                make_chunk_root(files, store.root)  # first: the record proves that there was one
+        check_data_directory(files, directory, containers, facts)
+        if store.root is not None:
+            check_chunk_root(files, store.root)
+        unmade = check_logs(files, directory, containers, store.root)
+        if store.root is not None:
+            raise_format(files, directory, facts)
+        return containers, replace(store, unmade=tuple(unmade), is_new=len(unmade) == containers)
 
     def _release(self, lock: DirectoryLock) -> None:
         """Release the directory, unless a thread may still write to a log: the system does it then."""

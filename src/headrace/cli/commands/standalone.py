@@ -19,6 +19,7 @@ def register(nouns: Subparsers[argparse.ArgumentParser]) -> None:
         headrace standalone
         headrace standalone --in-memory --controller-port 0 --ready-file ready.json
         headrace standalone --data-dir /var/lib/headrace --config headrace.toml
+        headrace standalone --storage 's3://bucket/prefix?region=eu-west-1'
         headrace standalone --host 0.0.0.0 --advertise stream-1.example.org
         headrace standalone --tls-cert server.pem --tls-key server.key --users users
         """,
@@ -26,6 +27,12 @@ def register(nouns: Subparsers[argparse.ArgumentParser]) -> None:
     )
     verb.add_argument(
         "--data-dir", metavar="DIR", help="where data live (default: $HEADRACE_DATA_DIR, or headrace-data)"
+    )
+    verb.add_argument(
+        "--storage",
+        metavar="URI",
+        help="long-term storage: s3://bucket/prefix, gs://, az://, hdfs://, file:/// (default: as the last "
+        "start; chunks in the data directory for a new one)",
     )
     verb.add_argument(
         "--in-memory",
@@ -98,6 +105,7 @@ def _serve(chosen: argparse.Namespace) -> None:
         environment=os.environ,
         overrides={
             "data_dir": chosen.data_dir,
+            "storage": chosen.storage,
             "in_memory": chosen.in_memory,
             "host": chosen.host,
             "advertise": chosen.advertise,

@@ -13,12 +13,12 @@ from headrace.storage.providers.filesystem import FilesystemChunkProvider
 @pytest.fixture
 def provider(tmp_path):
     pool = BlockingPool(2, "t")
-    make_chunk_root(OsFilesystem(), str(tmp_path))
+    make_chunk_root(OsFilesystem(), chunk_root(str(tmp_path)))
     yield FilesystemChunkProvider(
         chunk_root(str(tmp_path)),
         OsFilesystem(),
         ChunkThreads.shared(pool),
-        proof=proof_of(str(tmp_path)),
+        proof=proof_of(chunk_root(str(tmp_path))),
     )
     pool.close()
 
@@ -30,4 +30,4 @@ async def test_a_scope_of_the_name_of_the_proof_can_be_stored(provider, tmp_path
     await provider.create(name, [b"acknowledged"])
     assert bytes(await provider.read(name, 0, 12)) == b"acknowledged"
     assert [found.name async for page in provider.list() for found in page] == [name]
-    assert OsFilesystem().exists(proof_of(str(tmp_path)))
+    assert OsFilesystem().exists(proof_of(chunk_root(str(tmp_path))))

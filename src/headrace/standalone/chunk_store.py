@@ -1,0 +1,176 @@
+"""Which store has the chunks of a data directory, and whether it is the right one."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from headrace.errors import HeadraceError, StorageReadError, StorageWriteError
+from headrace.runtime.context import Runtime
+from headrace.runtime.filesystem import Filesystem
+from headrace.runtime.supervisor import Supervisor
+from headrace.standalone.chunk_root import chunk_root
+from headrace.standalone.config import StandaloneConfig
+from headrace.standalone.data_directory import raise_format, recorded_storage, system_of
+from headrace.standalone.lost_logs import check_store
+from headrace.storage.identity_format import SYSTEM_BYTES
+from headrace.storage.providers.contract import ChunkProvider
+from headrace.storage.providers.location import StorageLocation
+from headrace.storage.providers.retrying import RetryingChunkProvider
+from headrace.storage.providers.stores import prove_store
+from headrace.storage.store_identity import claim_identity
+
+_logger = logging.getLogger(__name__)
+
+_CALL_S: Final = 30.0
+"""How long the store may take for one of the requests of a start."""
+
+_RETRY_S: Final = 5.0
+
+WAITS_S: Final = 10.0
+"""How long a start waits for the store that the last one used: ingest does not depend on it."""
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkStore:
+    """A store, and what its data directory says of it."""
+
+    location: StorageLocation
+
+    system: str = ""
+    """Whose data they are."""
+
+    is_recorded: bool = False
+    """A start before has used it, as far as the directory's record says."""
+
+    is_new: bool = False
+    """No log of the directory has a file."""
+
+    unmade: Sequence[int] = ()
+    """Containers whose logs this start makes."""
+
+    @property
+    def root(self) -> str | None:
+        """The directory of the chunks; None if they are no files of this machine."""
+        return self.location.prefix if self.location.scheme == "file" else None
+
+    @property
+    def belongs_to_one(self) -> bool:
+        """Whether the store has an identity. Files have a proof instead; memory is new at each start."""
+        return self.location.scheme not in {"file", "memory"}
+
+
+def store_of(config: StandaloneConfig) -> ChunkStore:
+    """Return the store that the configuration names, of which nothing is known yet."""
+    if config.in_memory:
+        return ChunkStore(StorageLocation("memory"))
+    if config.storage is not None:
+        return ChunkStore(StorageLocation.parse(config.storage))
+    return ChunkStore(StorageLocation("file", prefix=chunk_root(config.data_dir)))
+
+
+def find_store(config: StandaloneConfig, runtime: Runtime) -> ChunkStore:
+    """Return the store that the configuration names, or the record of the directory.
+
+    Raises:
+        DataCorruptionError: the record cannot be read.
+        InvalidArgumentError: its URI is none.
+    """
+    files, directory = runtime.filesystem, config.data_dir
+    recorded = recorded_storage(files, directory)
+    store = store_of(config)
+    if config.storage is None and recorded:
+        store = ChunkStore(StorageLocation.parse(recorded))
+    return replace(
+        store,
+        system=system_of(files, directory) or runtime.entropy.token(SYSTEM_BYTES).hex(),
+        is_recorded=recorded == str(store.location),
+    )
+
+
+def facts_of(store: ChunkStore, directory: str) -> dict[str, str]:
+    """Return what the record of a directory says of its store; "" removes a key."""
+    is_default = store.root == chunk_root(directory)
+    return {"system": store.system, "storage": "" if is_default else str(store.location)}
+
+
+async def claim_store(provider: ChunkProvider, store: ChunkStore, directory: str, runtime: Runtime) -> None:
+    """See to it that a store is fit to be used, and that of the data directory.
+
+    Raises:
+        UnsupportedError: it lets objects be overwritten.
+        InvalidArgumentError, DataCorruptionError: it is another's, or a log is missing that existed once.
+        StorageFullError, StorageReadError, StorageWriteError: it did not answer; repeat.
+    """
+    patient = RetryingChunkProvider(provider, _CALL_S)
+    await prove_store(patient, runtime.entropy)
+    await claim_identity(patient, str(store.location), store.system, is_new=store.is_new)
+    await check_store(patient, directory, store.unmade)
+
+
+class StoreClaim:
+    """Claims the store of a server that starts.
+
+    Args:
+        claim: does it once, see :func:`claim_store`.
+        store: that store.
+        supervisor: of the task that goes on when the start does not wait any longer.
+    """
+
+    def __init__(
+        self, claim: Callable[[], Awaitable[None]], store: ChunkStore, supervisor: Supervisor
+    ) -> None:
+        self._claim = claim
+        self._store = store
+        self._supervisor = supervisor
+        self._is_started = False
+        """The start did not wait any longer."""
+
+    async def wait(self) -> None:
+        """Return once the store was claimed; or, if it is that of the last start, after ``WAITS_S``.
+
+        Raises as :func:`claim_store`, unless the store does not answer: then it is asked again.
+        """
+        failed: list[BaseException] = []
+        claiming = self._supervisor.spawn("store", self._repeat(failed))
+        is_urgent = self._store.is_recorded and not self._store.is_new
+        try:
+            await asyncio.wait((claiming,), timeout=WAITS_S if is_urgent else None)
+        except asyncio.CancelledError:
+            claiming.cancel()
+            raise
+        if failed:
+            raise failed[0]
+        if not claiming.done():
+            self._is_started = True
+            _logger.warning("the server starts without long-term storage; it stores once there is an answer")
+
+    async def _repeat(self, failed: list[BaseException]) -> None:
+        is_logged = False
+        while True:
+            try:
+                await self._claim()
+            except (StorageReadError, StorageWriteError) as error:
+                if not is_logged:
+                    _logger.warning("%s does not answer, retrying: %s", self._store.location, error)
+                    is_logged = True
+            except (
+                HeadraceError,
+                OSError,
+            ) as error:  # what it is, the start says; if that is over, the log has to
+                failed.append(error)
+                break
+            else:
+                break
+            await asyncio.sleep(_RETRY_S)
+        if self._is_started:
+            what = f"must not be used, stop this server: {failed[0]}" if failed else "answers"
+            _logger.log(logging.ERROR if failed else logging.INFO, "%s %s", self._store.location, what)
+
+
+def note_store(files: Filesystem, store: ChunkStore, directory: str) -> None:
+    """Record that the directory uses this store from now on, and raise its format. Raises: OSError."""
+    raise_format(files, directory, facts_of(store, directory))
