@@ -16,7 +16,6 @@ def register(nouns: Subparsers[argparse.ArgumentParser]) -> None:
         run,
         "Run controller, segment store and REST in one process until SIGTERM or Ctrl-C.",
         """
-        headrace standalone
         headrace standalone --in-memory --controller-port 0 --ready-file ready.json
         headrace standalone --data-dir /var/lib/headrace --config headrace.toml
         headrace standalone --storage 's3://bucket/prefix?region=eu-west-1'
@@ -31,8 +30,7 @@ def register(nouns: Subparsers[argparse.ArgumentParser]) -> None:
     verb.add_argument(
         "--storage",
         metavar="URI",
-        help="long-term storage: s3://bucket/prefix, gs://, az://, hdfs://, file:/// (default: as the last "
-        "start; chunks in the data directory for a new one)",
+        help="store of the chunks: s3://bucket/prefix, gs://, az://, hdfs://",
     )
     verb.add_argument(
         "--in-memory",
@@ -69,7 +67,11 @@ def register(nouns: Subparsers[argparse.ArgumentParser]) -> None:
         "--log-format", choices=["human", "json"], default="human", help="lines on stderr (default: human)"
     )
     verb.add_argument(
-        "--log-level", default="info", choices=["debug", "info", "warning", "error"], help="(default: info)"
+        "--log-level",
+        default="info",
+        metavar="LEVEL",
+        choices=["debug", "info", "warning", "error"],
+        help="debug, info, warning or error (default: info)",
     )
 
 
