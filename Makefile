@@ -10,7 +10,7 @@ PYTEST := $(BIN)/python -m pytest -q -n $(or $(PROCESSES),3) --dist worksteal
 unexport PYTHONDONTWRITEBYTECODE
 export PYTHONPYCACHEPREFIX := $(CURDIR)/$(VENV)/pycache
 
-.PHONY: setup demo quick test check fmt-check fmt lint types layers generated matrix soak sim bench bench-smoke bench-attributes bench-tables serve lock clean
+.PHONY: setup demo quick test check fmt-check fmt lint types layers generated matrix soak sim stores bench bench-smoke bench-attributes bench-tables serve lock clean
 
 setup: $(STAMP)  ## the environment with everything the recipes below need
 
@@ -83,6 +83,10 @@ sim: setup  ## SEEDS=n simulated histories on all cores
 soak: setup  ## the long form of test, for hours: ten times the examples, and FIRST=n and SEEDS=n simulated histories
 	$(PYTEST) --hypothesis-profile=night --timeout=7200 $(PYTEST_ARGS)
 	$(BIN)/python -m tests.simulation.run_seeds --first $(or $(FIRST),10000) --seeds $(SEEDS)
+
+stores: setup  ## chunks in real object stores; servers that are missing are installed by name, into the user's cache
+	-$(BIN)/python -m tests.stores.servers
+	HEADRACE_STORES=all $(PYTEST) tests/stores $(PYTEST_ARGS)
 
 lock: setup  ## refresh requirements.lock from pyproject.toml
 	$(BIN)/python -m pip install --quiet uv

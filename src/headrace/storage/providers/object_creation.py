@@ -15,8 +15,8 @@ answer to a PUT                what is done
 403, no such bucket            unknown to the contract; the failure says what to do
 =============================  =========================================================================
 
-A look finds our object: created. Another call's: ChunkExistsError. Nothing, or no answer: unknown, and what
-may be there is not deleted.
+A look finds our object: created. Another call's: ChunkExistsError. Nothing, no answer, or a part of our
+object, which a server may keep when its connection is cut: unknown, and what may be there is not deleted.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from collections.abc import Awaitable
 from enum import Enum
 from typing import Final
 
-from headrace.errors import ChunkExistsError, StorageFullError
+from headrace.errors import ChunkExistsError, StorageFullError, StorageWriteError
 from headrace.runtime.entropy import Entropy
 from headrace.storage.providers.contract import Buffer
 from headrace.storage.providers.object_errors import Failure, FailureKind, ObjectRequestError
@@ -47,7 +47,8 @@ class _Seen(Enum):
 
     OURS = "the object of this call, whole"
     ANOTHER = "the object of another call"
-    UNMARKED = "an object that does not say whose it is, or is not whole"
+    TORN = "the object of this call with another length"
+    UNMARKED = "an object that does not say whose it is"
     ABSENT = "no object"
     NOTHING = "the store did not answer"
 
@@ -81,6 +82,7 @@ class ObjectCreation:
 
         Raises:
             ChunkExistsError, StorageFullError: it did not happen.
+            StorageWriteError: the store has a part of the object.
         """
         in_doubt = False
         failure = None
@@ -116,6 +118,7 @@ class ObjectCreation:
 
         Raises:
             ChunkExistsError: the object of another call is there, or was.
+            StorageWriteError: our object is there and will not be whole.
         """
         if failure.kind in _DONE_NOTHING and not in_doubt:
             return False
@@ -123,6 +126,8 @@ class ObjectCreation:
         match await self._look(LOOKS_AFTER_REFUSAL if refused else 1):
             case _Seen.OURS:
                 return True
+            case _Seen.TORN:
+                raise StorageWriteError(f"{self._name} has not the length of what was sent: {failure.text}")
             case _Seen.ANOTHER:
                 raise ChunkExistsError(self._name)
             case _Seen.ABSENT | _Seen.UNMARKED if refused and not in_doubt:
@@ -145,6 +150,5 @@ class ObjectCreation:
                 return _Seen.UNMARKED
             if write_id != self._metadata[WRITE_ID]:
                 return _Seen.ANOTHER
-            whole = head.length == memoryview(self._content).nbytes
-            return _Seen.OURS if whole else _Seen.UNMARKED
+            return _Seen.OURS if head.length == memoryview(self._content).nbytes else _Seen.TORN
         return _Seen.NOTHING
