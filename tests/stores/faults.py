@@ -38,6 +38,9 @@ def puts(fault, times):
 class StoreFaults:
     """``place`` returns the URI of an empty place whose endpoint is plain HTTP."""
 
+    creates_by_one_request = True
+    """Else a fault that stays hits the first request of each, and nothing is created."""
+
     def place(self):
         raise NotImplementedError
 
@@ -79,7 +82,7 @@ class StoreFaults:
     @pytest.mark.parametrize("fault", FAULTS)
     async def test_a_fault_that_stays_never_makes_an_own_object_anothers(self, fault):
         self.proxy.inject = puts(fault, -1)
-        if fault in CARRIED_OUT:
+        if fault in CARRIED_OUT and self.creates_by_one_request:
             await self.provider.create("c", [MINE])
             assert await self.content() == MINE
             return

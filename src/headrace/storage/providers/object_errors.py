@@ -12,6 +12,9 @@ from typing import Final
 
 _TEXT_CHARS_MAX: Final = 300
 _STATUS: Final = re.compile(r"status: (\d{3})")
+_TEMPORARY: Final = frozenset({408, 409, 429, 500, 502, 503, 504})
+"""Whatever the library thinks of them: it judges by store."""
+
 _QUERY: Final = re.compile(r"\?\S+")
 _FULL_CODES: Final = re.compile(r"QuotaExceeded|InsufficientStorage|StorageFull|InsufficientCapacity")
 _TOO_LITTLE: Final = "too little data"
@@ -58,7 +61,7 @@ def read_failure(error: Exception) -> Failure:
     name, text = type(error).__name__, str(error)
     found = _STATUS.search(text)
     status = int(found[1]) if found else 0
-    temporary = "(temporary)" in text.partition("\n")[0]
+    temporary = "(temporary)" in text.partition("\n")[0] or status in _TEMPORARY
     return Failure(_kind_of(name, status, text), temporary, _shorten(text))
 
 
@@ -71,7 +74,7 @@ def _kind_of(name: str, status: int, text: str) -> FailureKind:
         return FailureKind.EXISTS
     if name == "NotFound":
         return FailureKind.ABSENT
-    if name == "RangeNotSatisfied" or _TOO_LITTLE in text:
+    if name == "RangeNotSatisfied" or status == 416 or _TOO_LITTLE in text:
         return FailureKind.RANGE
     if name == "PermissionDenied" or status in {401, 403} or _NO_CREDENTIALS.search(text):
         return FailureKind.FORBIDDEN

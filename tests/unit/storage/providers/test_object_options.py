@@ -71,6 +71,8 @@ def library_error(name, text):
         ("NotFound", 'NotFound (permanent) => code: "ContainerNotFound"', FailureKind.NO_BUCKET, False),
         ("RangeNotSatisfied", "RangeNotSatisfied (permanent)", FailureKind.RANGE, False),
         ("Unexpected", "Unexpected (permanent) => reader got too little data", FailureKind.RANGE, False),
+        ("Unexpected", "Unexpected (permanent)\nresponse: Parts { status: 416 }", FailureKind.RANGE, False),
+        ("Unexpected", "Unexpected (permanent)\nresponse: Parts { status: 409 }", FailureKind.UNKNOWN, True),
         ("Unexpected", "Unexpected (permanent)\nresponse: Parts { status: 507 }", FailureKind.FULL, False),
         ("PermissionDenied", 'PermissionDenied => code: "QuotaExceeded"', FailureKind.FULL, False),
         ("PermissionDenied", "PermissionDenied (permanent)", FailureKind.FORBIDDEN, False),
