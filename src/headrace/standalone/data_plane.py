@@ -32,6 +32,7 @@ from headrace.standalone.chunk_root import make_chunk_root, proof_of
 from headrace.standalone.chunk_store import ChunkStore, StoreClaim, claim_store, note_store, store_of
 from headrace.standalone.config import StandaloneConfig
 from headrace.standalone.descriptor_plan import DescriptorPlan
+from headrace.storage.checkpoints.manifest import SystemFacts
 from headrace.storage.providers.chunk_threads import ChunkThreads
 from headrace.storage.providers.contract import ChunkProvider
 from headrace.storage.providers.filesystem import FilesystemChunkProvider
@@ -85,6 +86,7 @@ class DataPlane:
         )
         self._runtime = runtime
         self._chunk_store = chunk_store or store_of(config)
+        self._containers = containers
         self._wal_config = WalConfig(frames_max=config.frames_max)
         self._frames: FrameMemory | None = None
         self._loop_writes = LoopWrites(config.loop_writes)
@@ -171,6 +173,7 @@ class DataPlane:
             index_pages=self._index_pages,
             clock=self._runtime.clock,
             entropy=self._runtime.entropy,
+            system=None if self._config.in_memory else SystemFacts(self._containers),
         )
         return SegmentContainer(container_id, components, self._config.container, on_failed)
 

@@ -38,6 +38,12 @@ class _DistantWal:
                     await self._go()
                 yield record
 
+    async def copy_records(self) -> AsyncGenerator[list[bytes], None]:
+        async with aclosing(self._wal.copy_records()) as pieces:
+            async for piece in pieces:
+                await self._go()
+                yield piece
+
     async def is_fenced(self) -> bool:
         await self._go()
         fenced = await self._wal.is_fenced()

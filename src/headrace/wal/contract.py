@@ -152,6 +152,18 @@ class Wal(Protocol):
             DataCorruptionError: with path and offset.
         """
 
+    def copy_records(self) -> AsyncGenerator[list[bytes], None]:
+        """Iterate what the log holds now, in order, a few MiB at a time, while appends go on.
+
+        From the truncation point to the last record that was acknowledged before the call, at least. Whoever
+        may have been fenced meanwhile has to ask :meth:`is_fenced` afterwards. Give it up as :meth:`records`.
+
+        Raises:
+            SnapshotLostError: the log was truncated meanwhile; begin anew.
+            DataCorruptionError: the log is damaged.
+            WalWriteError: it cannot be read now.
+        """
+
     def acquire_frame(self) -> WalFrame | None:
         """Lend an empty frame, or None if all are in use (bounded pool: this is the back-pressure).
 

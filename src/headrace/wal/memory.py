@@ -10,6 +10,7 @@ import asyncio
 from collections import deque
 from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass, field
+from typing import Final
 
 from headrace.errors import FencedOutError, StorageFullError
 from headrace.limits import GIB
@@ -19,6 +20,8 @@ from headrace.wal.frame import Done, Frame
 from headrace.wal.frame_memory import FrameMemory
 from headrace.wal.frame_pool import FramePool
 from headrace.wal.record_format import FIRST_SEQUENCE
+
+_COPIED_AT_ONCE: Final = 8
 
 
 @dataclass(slots=True)
@@ -107,6 +110,11 @@ class MemoryWal:
         assert not self._appended
         for address, content in list(self._log.records):
             yield WalRecord(address, memoryview(content))
+
+    async def copy_records(self) -> AsyncGenerator[list[bytes], None]:
+        records = list(self._log.records)
+        for start in range(0, len(records), _COPIED_AT_ONCE):
+            yield [content for _, content in records[start : start + _COPIED_AT_ONCE]]
 
     def acquire_frame(self) -> WalFrame | None:
         return self._pool.acquire()

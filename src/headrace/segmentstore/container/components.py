@@ -8,6 +8,7 @@ from headrace.runtime.clock import Clock
 from headrace.runtime.entropy import Entropy
 from headrace.segmentstore.attributes.page_cache import PageCache
 from headrace.segmentstore.readindex.cache.cache import BlockCache
+from headrace.storage.checkpoints.manifest import SystemFacts
 from headrace.storage.providers.contract import ChunkProvider
 from headrace.wal.contract import Wal
 
@@ -24,3 +25,5 @@ class ContainerComponents:
     index_pages: PageCache = field(default_factory=PageCache)
     clock: Clock
     entropy: Entropy
+    system: SystemFacts | None = None
+    """What storage checkpoints say about the system; None: there are none of its containers."""

@@ -11,6 +11,7 @@ from headrace.segmentstore.attributes.config import AttributesConfig
 from headrace.segmentstore.readindex.read_index import ReadIndexConfig
 from headrace.segmentstore.storagewriter.config import StorageWriterConfig
 from headrace.segmentstore.tables.config import TablesConfig
+from headrace.storage.checkpoints.config import StorageCheckpointsConfig
 from headrace.storage.chunks.config import SegmentStorageConfig
 
 
@@ -88,5 +89,6 @@ class ContainerConfig:
     eviction: EvictionConfig = field(default_factory=EvictionConfig)
     read_index: ReadIndexConfig = field(default_factory=ReadIndexConfig)
     storage: SegmentStorageConfig = field(default_factory=SegmentStorageConfig)
+    storage_checkpoints: StorageCheckpointsConfig = field(default_factory=StorageCheckpointsConfig)
     tables: TablesConfig = field(default_factory=TablesConfig)
     storage_writer: StorageWriterConfig = field(default_factory=StorageWriterConfig)

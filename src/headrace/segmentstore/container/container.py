@@ -353,7 +353,11 @@ class SegmentContainer:
     def statistics(self) -> dict[str, object]:
         """Statistics by part; parts that do not run are left out."""
         tiers, online = self.tiers, self.online
-        parts: dict[str, Any] = {"storage": tiers.storage, "storage_writer": tiers.writer}
+        parts: dict[str, Any] = {
+            "storage": tiers.storage,
+            "storage_writer": tiers.writer,
+            "storage_checkpoints": tiers.checkpoints,
+        }
         if online:
             parts |= {"durable_log": self._log, "memory_log": self._log.memory_log}
             parts |= {"read_index": self._read_index, "tables": self.tables, "tasks": tiers.supervisor}

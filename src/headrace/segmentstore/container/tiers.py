@@ -47,6 +47,9 @@ from headrace.segmentstore.state.container_state import ContainerState
 from headrace.segmentstore.state.segment_state import SegmentState
 from headrace.segmentstore.storagewriter.storage_writer import StorageWriter
 from headrace.segmentstore.tables.tables import ContainerTables
+from headrace.storage.checkpoints.checkpoint_store import CheckpointStore
+from headrace.storage.checkpoints.manifest import SystemFacts
+from headrace.storage.checkpoints.storage_checkpoints import StorageCheckpoints
 from headrace.storage.chunks.segment_storage import ChunkedSegmentStorage
 
 _logger = logging.getLogger(__name__)
@@ -119,6 +122,7 @@ class ContainerTiers:
         )
         self.storage: ChunkedSegmentStorage | None = None
         self.writer: StorageWriter | None = None
+        self.checkpoints: StorageCheckpoints | None = None
 
     # -------------------------------------------------------------------------------------- start
 
@@ -150,6 +154,9 @@ class ContainerTiers:
             container=state.container_id,
         )
         self._late_storage.target = self.storage
+        if components.system is not None:
+            self.checkpoints = self._make_checkpoints(self.storage, components.system)
+            await self.checkpoints.start()
         await move_rows(state, log_rows, self.table_rows)
         await self._check_recovered()
         self.writer = StorageWriter(
@@ -163,9 +170,17 @@ class ContainerTiers:
         self.supervisor.spawn("storage writer", self.writer.run())
         self.supervisor.spawn("attribute indexes", self.index_writer.run())
         self.supervisor.spawn("departures", self._retired_segments.run())
+        if self.checkpoints is not None:
+            self.supervisor.spawn("storage checkpoints", self.checkpoints.run())
         age_s = self._config.checkpoint_interval_s
         self.supervisor.spawn("aged checkpoints", self.log.write_aged_checkpoints(age_s))
         self.term.begin()
+
+    def _make_checkpoints(self, storage: ChunkedSegmentStorage, system: SystemFacts) -> StorageCheckpoints:
+        config = self._config.storage_checkpoints
+        container_id, clock = self._state.container_id, self._components.clock
+        store = CheckpointStore(self._components.chunks, container_id, config.timeout_s, config.part_bytes)
+        return StorageCheckpoints(container_id, self.log, storage, store, system, clock, config)
 
     @asynccontextmanager
     async def _exclusive_replay(self) -> AsyncIterator[None]:
@@ -208,6 +223,8 @@ class ContainerTiers:
         """The storage writer has stored everything up to ``sequence``."""
         await self.log.acknowledge(sequence)
         self._retired_segments.on_log_truncated()
+        if self.checkpoints is not None:
+            self.checkpoints.on_log_truncated()
         self._on_log_truncated()
 
     def _on_storage_progress(self) -> None:
@@ -293,22 +310,26 @@ class ContainerTiers:
 
     async def _shorten_log(self) -> None:
         """Store everything, write a checkpoint, truncate the log in front of it: all the next start reads.
+        Then copy that log beside the chunks.
 
         Requests are refused already; only the container itself still changes its catalogue.
         """
         writer, log = self.writer, self.log
-        if writer is None or log.is_truncated:
+        if writer is None:
             return
         try:
             async with self.term.finishing(self._config.storage_writer.stop_flush_s):
                 if await self._components.wal.is_fenced():
                     return
-                await writer.flush_all()
-                if await self._retired_segments.forget():
+                if not log.is_truncated:
                     await writer.flush_all()
-                await log.begin_file()
-                await log.write_new_checkpoint()
-                await writer.flush_all()
+                    if await self._retired_segments.forget():
+                        await writer.flush_all()
+                    await log.begin_file()
+                    await log.write_new_checkpoint()
+                    await writer.flush_all()
+                if self.checkpoints is not None:
+                    await self.checkpoints.write_last()
         except (TimeoutError, HeadraceError) as error:
             why = str(error) or "storage is too slow"
             _logger.info("container %d leaves work for its next start: %s", self._state.container_id, why)

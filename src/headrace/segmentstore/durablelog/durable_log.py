@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
@@ -94,6 +94,7 @@ class DurableLog:
         self._truncation = TruncationPoints()
         self._checkpointing = False
         self._checkpoint_lock = asyncio.Lock()
+        self._truncation_lock = asyncio.Lock()
         self._logged = asyncio.Event()
         """Something was logged that :meth:`write_aged_checkpoints` has not seen."""
         self._logged.set()  # recovered operations may have every age
@@ -354,10 +355,36 @@ class DurableLog:
         """
         checkpoint = self._truncation.find(sequence)
         if checkpoint is not None:
-            await self._wal.truncate(checkpoint.begin_address)
+            async with self._truncation_lock:
+                await self._wal.truncate(checkpoint.begin_address)
             self._truncation.on_truncated(checkpoint)
             self._truncations += 1
             self.truncated_sequence = max(self.truncated_sequence, checkpoint.begin_sequence)
+
+    async def copy_records(self) -> AsyncGenerator[list[bytes], None]:
+        """See :meth:`Wal.copy_records`; the log is not truncated meanwhile."""
+        async with self._truncation_lock, contextlib.aclosing(self._wal.copy_records()) as pieces:
+            async for piece in pieces:
+                yield piece
+
+    async def is_fenced(self) -> bool:
+        """See :meth:`Wal.is_fenced`."""
+        return await self._wal.is_fenced()
+
+    @property
+    def epoch(self) -> int:
+        """The container epoch of this owner."""
+        return self._container.epoch
+
+    @property
+    def sequence(self) -> int:
+        """The highest sequence number assigned so far."""
+        return self._container.sequence
+
+    @property
+    def waiting_checkpoints(self) -> int:
+        """Metadata checkpoints in front of which the log could not be truncated yet."""
+        return len(self._truncation)
 
     # -------------------------------------------------------------------------------------- end
 

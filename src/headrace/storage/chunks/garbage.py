@@ -13,6 +13,9 @@ Three kinds, with three ways to find them:
 An older log may have been put back in place of a newer one. Then the objects that no row names hold what was
 acknowledged since. Objects of owners that this log never had show that, see :func:`is_of_later_owner`.
 
+Batches from some number on may be *held*: a storage checkpoint, from which the container can be rebuilt,
+names their chunks as parts of segments.
+
 A batch whose rows are damaged is *set aside* until the next start: its objects are not needed, but they are
 not known either. So they stay, as do its rows, and no other batch waits for them.
 """
@@ -78,6 +81,12 @@ class GarbageQueue:
         self.orphans: deque[str] = deque(maxlen=orphans_max)
         """More than that are forgotten: the next owner finds them by listing."""
 
+        self._uncommitted: set[int] = set()
+        """Batches whose commits are in flight."""
+
+        self.held_from: int | None = None
+        """Batches from this number on are retained; None: none of them is."""
+
         self._set_aside: dict[int, CorruptionError] = {}
         self._unreported: list[int] = []
 
@@ -110,6 +119,10 @@ class GarbageQueue:
         """Return a number such that no batch has a lower one."""
         known = (self._batches, self._doubtful, self._set_aside, self._unread[:1])
         return min((number for numbers in known for number in numbers), default=self.next_number)
+
+    def first_uncommitted(self) -> int:
+        """Return a number such that every batch with a lower one was committed, if it exists at all."""
+        return min((*self._uncommitted, *self._doubtful), default=self.next_number)
 
     def has_unread(self, now: float) -> bool:
         """Whether rows of batches are to be read that were not, or have to be read again."""
@@ -152,10 +165,13 @@ class GarbageQueue:
         """Add a batch's row to a commit; ``add`` the batch when the commit has succeeded."""
         batch = GarbageBatch(self.next_number, row, now + self._delay_s)
         self.next_number += 1
+        self._uncommitted.add(batch.number)
         rows[garbage_key(batch.number)] = encode_garbage_row(row)
         return batch
 
     def add(self, batch: GarbageBatch) -> None:
+        """The commit of a reserved batch has succeeded."""
+        self._uncommitted.discard(batch.number)
         self._batches[batch.number] = batch
 
     def next_parts(
@@ -179,6 +195,8 @@ class GarbageQueue:
         for batch in self._batches.values():
             if not count_max or (parts and batch.not_before > now):
                 break  # nearly all of them are in the order in which they become due
+            if self.held_from is not None and batch.number >= self.held_from:
+                continue
             if batch.not_before <= now and batch.number not in without:
                 try:
                     part = _take_part(batch, get, count_max)
@@ -199,6 +217,7 @@ class GarbageQueue:
 
     def reread(self, number: int, not_before: float) -> None:
         """The outcome of a commit is unknown: the row of batch ``number`` has to be read again."""
+        self._uncommitted.discard(number)
         self._batches.pop(number, None)
         self._doubtful[number] = not_before
 

@@ -22,6 +22,11 @@ class Incarnation:
         self._committed = row is not None
         self.name = self._draw() if row is None else decode_incarnation_row(row)
 
+    @property
+    def committed_name(self) -> str:
+        """The name, once it is durable; empty before."""
+        return self.name if self._committed else ""
+
     async def commit(self) -> None:
         """Make it durable, before any object is created, or a crash could leave one that is never deleted."""
         if not self._committed:

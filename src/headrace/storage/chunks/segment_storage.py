@@ -481,6 +481,33 @@ class ChunkedSegmentStorage:
             self._incarnation, self._epoch, lambda: self._writer.owner
         )
 
+    def first_free_garbage(self) -> int:
+        """Return a number below which every garbage batch is committed: its chunks are part of no segment.
+
+        Raises: DataCorruptionError, RowsNotLoadedError.
+        """
+        self._numbers.load()
+        return self._garbage.first_uncommitted()
+
+    def hold_garbage(self, first: int | None) -> None:
+        """Retain the objects of garbage batches from number ``first`` on, until the next call."""
+        self._garbage.held_from = first
+
+    @property
+    def garbage_waiting(self) -> float:
+        """Garbage batches that wait for deletion, as a part of those that may."""
+        return len(self._garbage) / self._config.garbage_runs_max
+
+    @property
+    def chunks_created(self) -> int:
+        """Objects created since the start."""
+        return self._writer.chunks_created
+
+    @property
+    def incarnation(self) -> str:
+        """The incarnation in the names of all chunks of this metadata; empty if there is none yet."""
+        return self._incarnation.committed_name
+
     # ---------------------------------------------------------------------------------- committing
 
     async def _commit_written(

@@ -322,6 +322,12 @@ class FileWal:
                 record.payload = found[1]
                 yield record
 
+    def copy_records(self) -> AsyncGenerator[list[bytes], None]:
+        """See ``Wal.copy_records``. Read in the thread of the files, in small steps."""
+        from headrace.wal.log_copy import copy_log  # it reads logs of others, too, and knows this module
+
+        return copy_log(self._work, self._directory, self._filesystem)
+
     # ---- appending
 
     def acquire_frame(self) -> WalFrame | None:

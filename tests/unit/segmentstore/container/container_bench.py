@@ -64,6 +64,7 @@ class Bench:
         self.make_wal = MemoryWal
         self.cache_bytes = 32 * MIB
         self.index_cache_bytes = 1 * MIB
+        self.system = None
 
     async def start(self):
         """Start a container, which fences the one before, as after a crash."""
@@ -74,6 +75,7 @@ class Bench:
             index_pages=PageCache(self.index_cache_bytes),
             clock=SystemClock(),
             entropy=SeededEntropy(1),
+            system=self.system,
         )
         former, self.container = self.container, None
         container = SegmentContainer(0, components, self.config, self._on_failed)

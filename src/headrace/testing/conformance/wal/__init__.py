@@ -11,6 +11,7 @@ least three of them. Storage belongs to one test: make it in a fixture of the su
 filled, override :meth:`WalContract.fill_storage` and :meth:`WalContract.free_storage` too.
 """
 
+from headrace.testing.conformance.wal.copies import CopyRules
 from headrace.testing.conformance.wal.frames import FrameRules
 from headrace.testing.conformance.wal.full_storage import FullStorageRules
 from headrace.testing.conformance.wal.log_use import Appended, append_all, numbered, read_all, read_contents
@@ -19,7 +20,7 @@ from headrace.testing.conformance.wal.records import RecordRules
 from headrace.testing.conformance.wal.truncation import TruncationRules
 
 
-class WalContract(RecordRules, FrameRules, OwnershipRules, FullStorageRules, TruncationRules):
+class WalContract(RecordRules, FrameRules, OwnershipRules, FullStorageRules, TruncationRules, CopyRules):
     """The whole kit."""
 
 

@@ -1,0 +1,1 @@
+"""Storage checkpoints: copies of a container's log beside its chunks, from which a lost log is rebuilt."""
