@@ -149,6 +149,27 @@ class StandaloneServer:
             self._exit = stack.pop_all()
         return addresses
 
+    async def start_data(self) -> DataPlane:
+        """Start the containers alone, for a tool that mends their data: nobody can connect.
+
+        Raises as :meth:`start`. :meth:`stop` has to follow.
+        """
+        config = self._config
+        async with AsyncExitStack() as stack:
+            containers = self._take_directory(stack)
+            descriptors = plan_descriptors(
+                find_limit(),
+                containers,
+                config.connections_max,
+                config.chunk_threads,
+                config.chunk_files.descriptors_max,
+            )
+            data_plane = self._data_plane = DataPlane(config, self._runtime, containers, descriptors)
+            stack.push_async_callback(data_plane.stop)
+            await data_plane.start()
+            self._exit = stack.pop_all()
+        return data_plane
+
     def _know_users(self, stack: AsyncExitStack) -> Gatekeeper | None:
         """Load the users, if the server has any: without good ones nothing is touched."""
         if not self._config.auth.enabled:

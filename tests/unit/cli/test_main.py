@@ -59,6 +59,7 @@ def test_every_verb_is_there():
         ),
         "check container",
         "storage check",
+        "storage repair",
         "storage copy",
         "controller failed-events",
     }

@@ -5,12 +5,13 @@ from __future__ import annotations
 import argparse
 
 from headrace.cli.commands.inspect import add_data_arguments, later
-from headrace.cli.verbs import Subparsers, add_noun, add_verb
+from headrace.cli.verbs import Subparsers, add_confirmation, add_noun, add_verb
 
 
 def register(nouns: Subparsers[argparse.ArgumentParser]) -> None:
     verbs = add_noun(nouns, "storage", "Check, mend, copy and move what is in long-term storage.")
     _add_check(verbs)
+    _add_repair(verbs)
     _add_copy(verbs)
 
 
@@ -32,6 +33,23 @@ def _add_check(verbs: Subparsers[argparse.ArgumentParser]) -> None:
         "--storage", metavar="URI", help="where the chunks are (default: what the data directory says)"
     )
     add_rates(verb)
+
+
+def _add_repair(verbs: Subparsers[argparse.ArgumentParser]) -> None:
+    verb = add_verb(
+        verbs,
+        "repair",
+        later("headrace.cli.storage_repair", "run"),
+        "Mend what can be without guessing, in the data of a stopped server; each action is told.",
+        """
+        headrace storage repair --data-dir headrace-data --dry-run
+        headrace storage repair --data-dir headrace-data --yes
+        """,
+        connects=False,
+    )
+    add_data_arguments(verb, container="")
+    verb.add_argument("--dry-run", action="store_true", help="only say what would be done")
+    add_confirmation(verb)
 
 
 def _add_copy(verbs: Subparsers[argparse.ArgumentParser]) -> None:

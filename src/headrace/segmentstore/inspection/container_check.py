@@ -167,7 +167,7 @@ def _check_inactive(
     try:
         for segment in read_inactive(replayed, catalogue):
             inactive[segment.segment_id] = SegmentFacts(
-                segment.start_offset, segment.durable_length, segment.sealed
+                segment.start_offset, segment.durable_length, segment.sealed, is_table=segment.is_table
             )
             _check_inactive_segment(replayed, segment, report)
     except (DataCorruptionError, OSError) as error:

@@ -47,6 +47,23 @@ class Finding:
         return f"{self.place}{self.detail}"
 
 
+@dataclass(frozen=True, slots=True)
+class SegmentLoss:
+    """Stored bytes of a segment whose objects do not exist."""
+
+    storage_name: str
+    length: int
+    """Stored bytes, those truncated and lost included."""
+
+    head_end: int
+    """The objects that hold the first of its bytes are missing up to here; 0 if the first is there."""
+
+    gaps: int
+    """Objects that are missing behind others that are there."""
+
+    is_table: bool
+
+
 @dataclass(slots=True)
 class CheckReport:
     """The result of checking one container, and how much was checked."""
@@ -77,6 +94,9 @@ class CheckReport:
 
     epoch: int = 0
     incarnation: str = ""
+    losses: list[SegmentLoss] = field(default_factory=list)
+    """The first of the segments that have lost objects, as many as there may be findings."""
+
     chunk_names: set[str] = field(default_factory=set)
     """Every chunk the container's rows name."""
 

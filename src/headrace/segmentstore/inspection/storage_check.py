@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import ChainMap
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
 from headrace.btree.check import check
 from headrace.errors import ChecksumMismatchError, DataCorruptionError
-from headrace.segmentstore.inspection.findings import CheckReport
+from headrace.segmentstore.inspection.findings import FINDINGS_MAX, CheckReport, SegmentLoss
 from headrace.segmentstore.inspection.index_pages import IndexPages
 from headrace.segmentstore.segment_names import is_index, segment_id_of
 from headrace.segmentstore.state.container_state import ContainerState
@@ -44,6 +44,8 @@ class SegmentFacts(NamedTuple):
     sealed: bool
     is_retired: bool = False
     """Merged or deleted: storage is removing it."""
+
+    is_table: bool = False
 
 
 class StorageCheck:
@@ -104,9 +106,13 @@ class StorageCheck:
             self._report.damage("layout", str(error), f"segment {name!r}", _KEEP)
             return
         self._check_owner(layout)
-        for chunk, start in chunks:
+        missing: list[int] = []
+        for number, (chunk, start) in enumerate(chunks):
             self._reached.add(chunk.name)
-            self._check_chunk(layout, chunk, start)
+            if not self._check_chunk(layout, chunk, start):
+                missing.append(number)
+        if missing:
+            self._note_loss(layout, chunks, missing)
         if self._deep and is_index(name):
             self._check_index(name)
 
@@ -163,10 +169,29 @@ class StorageCheck:
         found = self._state.by_id.get(segment_id)
         if found is not None:
             is_retired = found.deleted or found.merged
-            return SegmentFacts(found.start_offset, found.durable_length, found.sealed, is_retired)
+            return SegmentFacts(
+                found.start_offset, found.durable_length, found.sealed, is_retired, found.is_table
+            )
         return None if self._inactive is None else self._inactive.get(segment_id)
 
-    def _check_chunk(self, layout: SegmentLayout, chunk: Chunk, start: int) -> None:
+    def _note_loss(
+        self, layout: SegmentLayout, chunks: Sequence[tuple[Chunk, int]], missing: Sequence[int]
+    ) -> None:
+        """Note a segment whose chunks with these numbers have no object."""
+        head = next((n for n, number in enumerate(missing) if n != number), len(missing))
+        last, start = chunks[head - 1] if head else (None, 0)
+        head_end = 0 if last is None else start + last.length
+        try:
+            facts = self._find(segment_id_of(layout.segment))
+        except ValueError:
+            return  # reported with the owner
+        if facts is not None and not facts.is_retired and len(self._report.losses) < FINDINGS_MAX:
+            self._report.losses.append(
+                SegmentLoss(layout.segment, layout.length, head_end, len(missing) - head, facts.is_table)
+            )
+
+    def _check_chunk(self, layout: SegmentLayout, chunk: Chunk, start: int) -> bool:
+        """Report what is wrong with a chunk; return whether it has an object."""
         report, path = self._report, self._files.path(chunk.name)
         report.chunks += 1
         report.chunk_bytes += chunk.length
@@ -175,7 +200,7 @@ class StorageCheck:
             length = self._files.find_length(chunk.name, chunk.length)
         except OSError as error:
             self._add_fault(chunk, part, error)
-            return
+            return True
         if length is None:
             report.damage("chunk", f"the chunk that holds {part} is missing", path, _RESTORE)
         elif length < chunk.length:
@@ -188,6 +213,7 @@ class StorageCheck:
                 self._to_verify.append((chunk, part))
                 if len(self._to_verify) == _VERIFIED_TOGETHER:
                     self._verify()
+        return length is not None
 
     def _verify(self) -> None:
         """Verify what was noted for it, together: a store answers many requests at once."""
