@@ -11,7 +11,8 @@ from headrace.cli.output import print_json, print_line, printable, progress
 from headrace.errors import DataCorruptionError, SnapshotLostError
 from headrace.segmentstore.inspection.container_check import check_container
 from headrace.segmentstore.inspection.findings import CheckReport, Finding, Severity
-from headrace.segmentstore.inspection.object_check import ObjectCounts, find_strays
+from headrace.segmentstore.inspection.object_check import find_strays
+from headrace.segmentstore.inspection.object_verdict import ObjectCounts
 
 _GARBAGE_SHOWN: Final = 10_000
 _LOOKS_MAX: Final = 3

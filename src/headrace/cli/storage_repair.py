@@ -12,8 +12,8 @@ from headrace.cli.inspect_data import open_data
 from headrace.cli.output import print_json, print_line, printable
 from headrace.cli.verbs import confirm
 from headrace.errors import DataCorruptionError, DirectoryLockedError
-from headrace.segmentstore.inspection.repair_plan import RepairPlan, plan_repair
 from headrace.standalone.config import StandaloneConfig
+from headrace.standalone.repair_plan import RepairPlan, plan_repair
 from headrace.standalone.storage_repair import RepairReport, repair_storage
 
 

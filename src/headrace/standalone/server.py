@@ -156,7 +156,7 @@ class StandaloneServer:
         """
         config = self._config
         async with AsyncExitStack() as stack:
-            containers = self._take_directory(stack)
+            containers, chunk_store = self._take_directory(stack)
             descriptors = plan_descriptors(
                 find_limit(),
                 containers,
@@ -164,7 +164,9 @@ class StandaloneServer:
                 config.chunk_threads,
                 config.chunk_files.descriptors_max,
             )
-            data_plane = self._data_plane = DataPlane(config, self._runtime, containers, descriptors)
+            data_plane = self._data_plane = DataPlane(
+                config, self._runtime, containers, descriptors, chunk_store
+            )
             stack.push_async_callback(data_plane.stop)
             await data_plane.start()
             self._exit = stack.pop_all()

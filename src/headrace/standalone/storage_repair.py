@@ -10,10 +10,10 @@ from typing import Final
 
 from headrace.errors import CorruptionError, NoSuchSegmentError
 from headrace.segmentstore.container.container import SegmentContainer
-from headrace.segmentstore.inspection.event_boundary import SEARCHED_BYTES, find_boundary
-from headrace.segmentstore.inspection.repair_plan import RepairPlan, Truncation
 from headrace.standalone.config import StandaloneConfig
 from headrace.standalone.data_plane import DataPlane
+from headrace.standalone.event_boundary import SEARCHED_BYTES, find_boundary
+from headrace.standalone.repair_plan import RepairPlan, Truncation
 from headrace.standalone.server import StandaloneServer
 
 _OBJECTS_PER_CALL: Final = 1000

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
 from typing import Final
 
 from headrace.segmentstore.inspection.findings import CheckReport, Finding, Severity
-from headrace.segmentstore.inspection.object_verdict import ObjectJudge, Verdict
+from headrace.segmentstore.inspection.object_verdict import ObjectCounts, ObjectJudge, Verdict
 from headrace.storage.inspect import StoredChunks
 
 _MANIFEST: Final = ".manifest"
@@ -18,19 +17,6 @@ _STRANGER: Final = (
 _OLDER_LOG: Final = (
     "an older log was put back in place of a newer one: find the newer one; later data are missing"
 )
-
-
-@dataclass(slots=True)
-class ObjectCounts:
-    """The objects of a store by what they are."""
-
-    objects: int = 0
-    checkpoints: int = 0
-    """Storage checkpoints that were completed: their manifests."""
-
-    by_verdict: dict[Verdict, int] = field(default_factory=lambda: dict.fromkeys(Verdict, 0))
-    bytes_by_verdict: dict[Verdict, int] = field(default_factory=lambda: dict.fromkeys(Verdict, 0))
-    """Only of objects that no row names."""
 
 
 def find_strays(

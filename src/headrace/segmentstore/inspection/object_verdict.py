@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final
 
@@ -33,6 +34,19 @@ class Verdict(Enum):
 
     UNJUDGED = "unjudged"
     """Its row may be one that was not read, or is yet to be written."""
+
+
+@dataclass(slots=True)
+class ObjectCounts:
+    """The objects of a store by what they are."""
+
+    objects: int = 0
+    checkpoints: int = 0
+    """Storage checkpoints that were completed: their manifests."""
+
+    by_verdict: dict[Verdict, int] = field(default_factory=lambda: dict.fromkeys(Verdict, 0))
+    bytes_by_verdict: dict[Verdict, int] = field(default_factory=lambda: dict.fromkeys(Verdict, 0))
+    """Only of objects that no row names."""
 
 
 class ObjectJudge:

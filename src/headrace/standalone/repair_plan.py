@@ -21,8 +21,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from headrace.segmentstore.inspection.findings import CheckReport, SegmentLoss
-from headrace.segmentstore.inspection.object_check import ObjectCounts
-from headrace.segmentstore.inspection.object_verdict import Verdict
+from headrace.segmentstore.inspection.object_verdict import ObjectCounts, Verdict
 from headrace.segmentstore.segment_names import is_index
 
 _SYSTEM: Final = "_system/"

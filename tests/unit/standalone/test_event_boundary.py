@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.limits import EVENT_BYTES_MAX
-from headrace.segmentstore.inspection.event_boundary import find_boundary
+from headrace.standalone.event_boundary import find_boundary
 
 EVENTS = st.lists(st.binary(min_size=1, max_size=30).map(lambda data: data.replace(b"\0", b"\1")), min_size=2)
 

@@ -3,9 +3,8 @@
 import pytest
 
 from headrace.segmentstore.inspection.findings import CheckReport, SegmentLoss
-from headrace.segmentstore.inspection.object_check import ObjectCounts
-from headrace.segmentstore.inspection.object_verdict import Verdict
-from headrace.segmentstore.inspection.repair_plan import Truncation, plan_repair
+from headrace.segmentstore.inspection.object_verdict import ObjectCounts, Verdict
+from headrace.standalone.repair_plan import Truncation, plan_repair
 
 STREAM = "demo/orders/0.#epoch.0.1f"
 
