@@ -16,7 +16,7 @@ def lines_of(*paths):
 BOUNDS = {
     "lines of operation_processor.py": (300, lambda: lines_of(STORE / "durablelog/operation_processor.py")),
     "lines of ingress/connection.py": (350, lambda: lines_of(STORE / "ingress/connection.py")),
-    "lines of segmentstore": (23_600, lambda: lines_of(*STORE.rglob("*.py"))),
+    "lines of segmentstore": (24_000, lambda: lines_of(*STORE.rglob("*.py"))),
     "settings": (70, lambda: len(list(walk(StandaloneConfig)))),
 }
 """Each is below its bound."""
