@@ -1,1 +1,1 @@
-"""Chunks in object stores: a small one of ours, and real servers where they are installed."""
+"""Chunks in stores: a small object store of ours; real ones and HDFS where they are installed."""

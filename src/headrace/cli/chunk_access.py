@@ -47,14 +47,14 @@ class ChunkAccess:
             root = f"{directory}/chunks" if location is None else location.prefix
             return ChunkFiles(root, files, _Pace(budget, line))
         provider = ThrottledChunkProvider(
-            RetryingChunkProvider(make_provider(location, system_runtime()), _CALL_S), budget
+            RetryingChunkProvider(make_provider(location, system_runtime(), fences=False), _CALL_S), budget
         )
 
         def on_progress(objects: int, size: int) -> None:
             if line is not None:
                 line.show(f"{objects} objects listed, {size / _MB:.0f} MB read")
 
-        return StoreObjects(uri, provider, asyncio.run, on_progress)
+        return StoreObjects(uri, provider, asyncio.Runner().run, on_progress)
 
 
 class _Pace:

@@ -39,7 +39,7 @@ async def open_store(uri: str, budget: RequestBudget, *, makes: bool = False) ->
         elif not root.is_dir():
             raise InvalidArgumentError(f"there is no directory {root}")
         threads = ChunkThreads.start(runtime.threads, ChunkThreadsConfig())
-    provider = make_provider(location, runtime, threads)
+    provider = make_provider(location, runtime, threads, fences=False)
     try:
         yield ThrottledChunkProvider(RetryingChunkProvider(provider, CALL_S), budget)
     finally:

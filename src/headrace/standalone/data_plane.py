@@ -34,6 +34,7 @@ from headrace.standalone.config import StandaloneConfig
 from headrace.standalone.descriptor_plan import DescriptorPlan
 from headrace.storage.checkpoints.manifest import SystemFacts
 from headrace.storage.providers.chunk_threads import ChunkThreads
+from headrace.storage.providers.config import HDFS_THREADS
 from headrace.storage.providers.contract import ChunkProvider
 from headrace.storage.providers.filesystem import FilesystemChunkProvider
 from headrace.storage.providers.measured import MeasuredChunkProvider
@@ -141,7 +142,9 @@ class DataPlane:
     def _make_provider(self) -> ChunkProvider:
         location, root, files = self._chunk_store.location, self._chunk_store.root, self._runtime.filesystem
         if root is None:
-            return make_provider(location, self._runtime)
+            if location.scheme == "hdfs":
+                self._chunk_threads = ChunkThreads.start(self._runtime.threads, HDFS_THREADS)
+            return make_provider(location, self._runtime, self._chunk_threads)
         if not files.exists(root):
             make_chunk_root(files, root)
         self._chunk_threads = ChunkThreads.start(self._runtime.threads, self._config.chunk_threads)

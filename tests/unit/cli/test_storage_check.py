@@ -85,7 +85,7 @@ class Place:
 async def place(request, tmp_path, capfd, monkeypatch):
     store = MemoryChunkProvider() if request.param == "store" else None
     if store is not None:
-        monkeypatch.setattr(chunk_access, "make_provider", lambda *_: store)
+        monkeypatch.setattr(chunk_access, "make_provider", lambda *_, **__: store)
     place = Place(tmp_path, store, capfd)
     await place.make()
     return place

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from headrace.errors import UnsupportedError
 from headrace.runtime.context import Runtime
 from headrace.storage.providers.chunk_threads import ChunkThreads
+from headrace.storage.providers.config import HDFS_THREADS
 from headrace.storage.providers.contract import ChunkProvider
 from headrace.storage.providers.filesystem import FilesystemChunkProvider, FilesystemProviderConfig
-from headrace.storage.providers.location import OBJECT_SCHEMES, StorageLocation
+from headrace.storage.providers.hdfs import HdfsChunkProvider
+from headrace.storage.providers.location import StorageLocation
 from headrace.storage.providers.memory import MemoryChunkProvider
 from headrace.storage.providers.object_store import ObjectStoreChunkProvider, ObjectStoreConfig
 from headrace.storage.providers.store_proof import prove_store
@@ -23,11 +24,14 @@ def make_provider(
     files: FilesystemProviderConfig | None = None,
     proof: str = "",
     objects: ObjectStoreConfig | None = None,
+    fences: bool = True,
 ) -> ChunkProvider:
     """Make the provider of a location; nothing is sent to the store before its first call.
 
-    ``threads``, ``files`` and ``proof`` (see :class:`FilesystemChunkProvider`) are for directories, which
-    exist already; ``objects`` is for object stores.
+    ``threads`` are for directories and HDFS, which has its own if there are none; ``files`` and ``proof``
+    (see :class:`FilesystemChunkProvider`) are for directories, which exist already; ``objects`` is for
+    object stores; ``fences`` is for HDFS (see :class:`HdfsChunkProvider`): False where data are only looked
+    at.
 
     Raises:
         InvalidArgumentError: the location does not say enough: no region, or no account.
@@ -39,7 +43,10 @@ def make_provider(
         case "file":
             assert threads is not None, "files need threads"
             return FilesystemChunkProvider(location.prefix, runtime.filesystem, threads, files, proof=proof)
-        case scheme if scheme in OBJECT_SCHEMES:
-            return ObjectStoreChunkProvider(location, runtime.entropy, objects)
+        case "hdfs":
+            if threads is not None:
+                return HdfsChunkProvider(location, threads, fences=fences)
+            threads = ChunkThreads.start(runtime.threads, HDFS_THREADS)
+            return HdfsChunkProvider(location, threads, closes_threads=True, fences=fences)
         case _:
-            raise UnsupportedError(f"{location.scheme}:// is not offered yet")
+            return ObjectStoreChunkProvider(location, runtime.entropy, objects)
