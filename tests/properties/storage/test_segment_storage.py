@@ -24,6 +24,8 @@ SMALL = SegmentStorageConfig(
     garbage_delay_s=0.0,
     read_parallel_max=3,
     walk_rows_max=2,
+    merge_bytes_max=48,
+    merge_chunks_min=3,
 )
 
 
@@ -41,6 +43,8 @@ operations = st.one_of(
     st.tuples(st.just("truncate"), names, st.integers(0, 200)),
     st.tuples(st.just("concat"), names, names),
     st.tuples(st.just("delete"), names),
+    st.tuples(st.just("merge"), names),
+    st.tuples(st.just("purge"), names),
     st.tuples(st.just("new_owner")),
     st.tuples(st.just("garbage")),
 )
@@ -70,6 +74,8 @@ def perform_on_model(model: dict[str, ModelSegment], operation) -> bool:
             model[target].data += model.pop(source).data
         case ("delete", name):
             return model.pop(name, None) is not None
+        case ("merge", name):
+            return name in model
     return True
 
 
@@ -89,6 +95,18 @@ async def perform(storage: ChunkedSegmentStorage, operation) -> None:
             await storage.delete(name)
         case ("garbage",):
             await storage.collect_garbage()
+        case ("merge", name):
+            await merge_all(storage, name)
+        case ("purge", name):
+            await storage.make_rewriter().drop_truncated(name)
+
+
+async def merge_all(storage, name) -> None:
+    rewriter, place, steps = storage.make_rewriter(), 0, 0
+    while not (step := await rewriter.merge_some(name, place)).is_done:
+        place = step.place
+        steps += 1
+        assert steps < 1000
 
 
 async def check_against(storage, rows, provider, model) -> None:
@@ -112,6 +130,11 @@ async def check_against(storage, rows, provider, model) -> None:
                 await storage.read_stored(name, expected.start - 1, 1)
 
 
+def check_purged(rows, name) -> None:
+    layout = load_layout(name, rows.rows.get)
+    assert layout is None or layout.first_chunk_start == layout.start_offset
+
+
 async def run_history(history, *, supports_append: bool, forgets: bool) -> None:
     provider = MemoryChunkProvider(supports_append=supports_append)
     rows = MemoryRowStore(forgets=forgets)
@@ -125,6 +148,8 @@ async def run_history(history, *, supports_append: bool, forgets: bool) -> None:
             storage = ChunkedSegmentStorage(provider, rows, epoch, entropy, SMALL)
         elif perform_on_model(model, operation):
             await perform(storage, operation)
+            if operation[0] == "purge":
+                check_purged(rows, operation[1])
         else:
             with pytest.raises(RequestError):
                 await perform(storage, operation)

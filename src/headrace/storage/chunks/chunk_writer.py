@@ -127,6 +127,33 @@ class ChunkWriter:
             _logger.error("damaged data: %s; %r goes on in a new chunk", damage, layout.segment)
         return await self.write(layout, views, length)
 
+    async def copy(self, segment: str, offset: int, views: Sequence[memoryview], io: ChunkIO) -> AppendPiece:
+        """Make an object, by ``io``, of bytes of a segment from ``offset`` on that others have now; no row
+        names it.
+
+        Raises as :meth:`write`; the object is an orphan then.
+        """
+        await self._incarnation.commit()
+        length = sum(map(len, views))
+        piece = AppendPiece(self._name_chunk(segment, offset), 0, 0, length, is_new=True)
+        try:
+            await io.write(piece, views, partial(self._checksum_copy, piece, views))
+        except BaseException as error:
+            self.failures += 1
+            if not isinstance(error, RequestError | StorageFullError):
+                self.discard_copies([piece])
+            raise
+        self.chunks_created += 1
+        return piece
+
+    def _checksum_copy(self, piece: AppendPiece, views: Sequence[memoryview]) -> None:
+        """In the thread that writes it, as :meth:`_add_checksums`."""
+        piece.full_groups, piece.checksums = extend_checksums(piece.checksums, 0, self._block_bytes, views)
+
+    def discard_copies(self, copies: Iterable[AppendPiece]) -> None:
+        """No commit will name these objects."""
+        self._garbage.orphans.extend(piece.chunk for piece in copies)
+
     async def _write_piece(
         self,
         piece: AppendPiece,

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Final
 
 from headrace.errors import FencedOutError, InvalidArgumentError, NoSuchSegmentError
-from headrace.storage.chunks.chunk_index import ChunkIndex
+from headrace.storage.chunks.chunk_index import ChunkIndex, Neighbours
 from headrace.storage.chunks.config import SegmentStorageConfig
 from headrace.storage.chunks.read_plan import Locate
 from headrace.storage.chunks.segment_layout import (
@@ -38,11 +40,13 @@ class LayoutCache:
         "_chunks",
         "_config",
         "_epoch",
+        "_frozen",
         "_get_row",
         "_indexes",
         "_layouts",
         "_load_rows",
         "_rows_left",
+        "_walked",
         "_walks",
     )
 
@@ -57,6 +61,12 @@ class LayoutCache:
 
         self._walks = SegmentLocks()
         """Segments whose links a caller follows: one at a time; callers that wait use what it has found."""
+
+        self._walked: dict[str, ChunkIndex] = {}
+        """The indexes of these callers; that of a layout which was evicted meanwhile is not in the cache."""
+
+        self._frozen: dict[str, asyncio.Future[None]] = {}
+        """Segments whose links are being changed, and the end of that: until then they are not followed."""
 
         self._batch_lock = asyncio.Lock()
         """Held by the caller that reads rows in the next iteration of the loop: callers alternate."""
@@ -146,16 +156,25 @@ class LayoutCache:
         if found is not None:
             return found
         async with self._walks.hold(segment):
-            index = self._find_index(await self.get(segment))
-            while True:
-                try:
-                    async with self._batch_lock:
-                        await asyncio.sleep(0)
-                        layout = self.get_nowait(segment)
-                        if self._extend(index, layout, begin, end):
-                            return layout, index
-                except RowsNotLoadedError as missing:
-                    await self._load_rows(missing.keys)
+            index = self._walked[segment] = self._find_index(await self.get(segment))
+            try:
+                return await self._walk(segment, index, begin, end), index
+            finally:
+                del self._walked[segment]
+
+    async def _walk(self, segment: str, index: ChunkIndex, begin: int, end: int) -> SegmentLayout:
+        """Follow the links of a segment as far as :meth:`reach` needs; return its layout."""
+        while True:
+            while (frozen := self._frozen.get(segment)) is not None:
+                await asyncio.shield(frozen)
+            try:
+                async with self._batch_lock:
+                    await asyncio.sleep(0)
+                    layout = self.get_nowait(segment)
+                    if self._extend(index, layout, begin, end):
+                        return layout
+            except RowsNotLoadedError as missing:
+                await self._load_rows(missing.keys)
 
     def reach_at_once(self, segment: str, begin: int, end: int) -> tuple[SegmentLayout, ChunkIndex] | None:
         """As :meth:`reach`, if that takes no waiting."""
@@ -165,6 +184,8 @@ class LayoutCache:
 
     def _extend(self, index: ChunkIndex, layout: SegmentLayout, begin: int, end: int) -> bool:
         """Go on with the rows that are left to this iteration of the loop; say whether that was enough."""
+        if layout.segment in self._frozen:
+            return index.extend(layout, begin, end, self._get_row, 0) >= 0
         left = index.extend(layout, begin, end, self._get_row, self._rows_left)
         if left != self._rows_left:
             if self._rows_left == self._config.walk_rows_max:
@@ -210,6 +231,31 @@ class LayoutCache:
         self._layouts.move_to_end(layout.segment)
         if len(self._layouts) > self._config.layouts_max:
             self.forget(next(iter(self._layouts)))
+
+    @contextmanager
+    def freeze(self, segment: str) -> Iterator[None]:
+        """Follow no links of the segment meanwhile: its rows may be new already and its layout old.
+
+        What is known of it is used, since the objects of the old layout stay. The caller is the only one that
+        modifies the segment.
+        """
+        end = self._frozen[segment] = asyncio.get_running_loop().create_future()
+        try:
+            yield
+        finally:
+            del self._frozen[segment]
+            end.set_result(None)
+
+    def put_rewritten(
+        self, layout: SegmentLayout, old: Neighbours, names: Sequence[str], starts: Sequence[int]
+    ) -> None:
+        """Set the layout of a segment in which other chunks have replaced ``old``."""
+        index, walked = self._indexes.get(layout.segment), self._walked.get(layout.segment)
+        self.put(layout)
+        if index is not None:
+            index.replace(old, names, starts)
+        if walked is not None and walked is not index:
+            walked.replace(old, names, starts)
 
     def forget(self, segment: str) -> None:
         """Drop the layout of a segment; its rows have it. Fine if it was not cached."""

@@ -43,6 +43,7 @@ from headrace.storage.chunks.garbage_numbers import GarbageNumbers
 from headrace.storage.chunks.incarnation import Incarnation
 from headrace.storage.chunks.layout_cache import LayoutCache
 from headrace.storage.chunks.read_plan import ReadPiece, check_range, plan_at_once, plan_read
+from headrace.storage.chunks.rewriter import ChunkRewriter
 from headrace.storage.chunks.segment_info import StoredSegmentInfo
 from headrace.storage.chunks.segment_layout import Rows, SegmentLayout, load_layout, walk_chunks
 from headrace.storage.chunks.segment_locks import SegmentLocks
@@ -52,6 +53,8 @@ from headrace.storage.metadata.joint_store import JointRowStore
 from headrace.storage.metadata.rows import GarbageRow
 from headrace.storage.providers.contract import Buffer, ChunkProvider
 from headrace.storage.providers.retrying import RetryingChunkProvider
+from headrace.storage.providers.throttled import ThrottledChunkProvider
+from headrace.storage.providers.token_bucket import RequestBudget
 
 _logger = logging.getLogger(__name__)
 
@@ -124,6 +127,7 @@ class ChunkedSegmentStorage:
         self._config = config or SegmentStorageConfig()
         self._rows = JointRowStore(rows, self._config.commit_bytes_max)
         self._epoch = epoch
+        self._provider = provider
         self._io = ChunkIO(
             RetryingChunkProvider(provider, self._config.provider_timeout_s),
             parallel_max=self._config.read_parallel_max,
@@ -194,6 +198,25 @@ class ChunkedSegmentStorage:
     def forget(self, segment: str) -> None:
         """The rows of a segment were evicted: it is unknown here until they are in the row store again."""
         self._layouts.forget(segment)
+
+    def make_rewriter(self, budget: RequestBudget | None = None) -> ChunkRewriter:
+        """Return what rewrites chunks, within a budget of requests and bytes if there is one."""
+        io = self._io
+        if budget is not None:
+            retrying = RetryingChunkProvider(self._provider, self._config.provider_timeout_s)
+            throttled = ThrottledChunkProvider(retrying, budget)
+            io = ChunkIO(throttled, parallel_max=self._config.read_parallel_max)
+        return ChunkRewriter(
+            io,
+            self._rows,
+            self._locks,
+            self._layouts,
+            self._writer,
+            self._garbage,
+            self._commit,
+            self._config,
+            self._epoch,
+        )
 
     def statistics(self) -> SegmentStorageStatistics:
         return replace(
