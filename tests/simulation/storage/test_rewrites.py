@@ -3,6 +3,7 @@ deleted at once, calls fail in every way, and owners die at any call. The model 
 """
 
 import asyncio
+import contextlib
 import random
 
 import pytest
@@ -207,10 +208,8 @@ class Owner:
 
     async def collect(self):
         for _ in range(3 * ROUNDS):
-            try:
+            with contextlib.suppress(HeadraceError):
                 await self.storage.collect_garbage()
-            except HeadraceError:
-                pass
             await asyncio.sleep(self.world.choices.choice((0, 0.02)))
 
     async def check_all(self):
@@ -233,7 +232,7 @@ class Owner:
         await self.storage.collect_garbage()  # which begins the delay of what former owners left
         await asyncio.sleep(1)
         while await self.storage.collect_garbage():
-            await asyncio.sleep(1)
+            pass
         used = set()
         for key in world.table.keys("s/"):
             layout = load_layout(key[2:], world.table.rows.get)

@@ -1,0 +1,196 @@
+"""Chunks that others replace: what is merged, what readers see meanwhile, what is given up."""
+
+import asyncio
+
+import pytest
+
+from headrace.errors import ChecksumMismatchError, StorageWriteError
+from headrace.runtime.entropy import SeededEntropy
+from headrace.storage.chunks.config import SegmentStorageConfig
+from headrace.storage.chunks.segment_storage import ChunkedSegmentStorage
+from headrace.storage.providers.memory import MemoryChunkProvider
+from headrace.testing.memory_row_store import MemoryRowStore
+from headrace.testing.storage_faults import Fault, FaultyChunkProvider, FaultyRowStore
+
+CONFIG = SegmentStorageConfig(
+    rollover_bytes=100, block_bytes=8, garbage_delay_s=0, merge_bytes_max=32, merge_chunks_min=4
+)
+
+
+class HeldRows(FaultyRowStore):
+    """Readers see a commit; while ``held`` is set, its caller waits."""
+
+    held: asyncio.Event | None = None
+
+    def __init__(self, rows):
+        super().__init__(rows)
+        self.committed = asyncio.Event()
+
+    async def commit(self, changes):
+        await super().commit(changes)
+        if self.held is not None:
+            self.committed.set()
+            await self.held.wait()
+
+
+class Store:
+    def __init__(self, *, supports_append=False):
+        self.objects = MemoryChunkProvider(supports_append=supports_append)
+        self.provider = FaultyChunkProvider(self.objects)
+        self.rows = HeldRows(MemoryRowStore())
+        self.owners = 0
+
+    def owner(self, config=CONFIG):
+        self.owners += 1
+        return ChunkedSegmentStorage(
+            self.provider, self.rows, self.owners, SeededEntropy(self.owners), config
+        )
+
+    async def with_segment(self, count, size=4):
+        """Return an owner of a segment of ``count`` chunks that was just loaded, and its bytes."""
+        storage = self.owner()
+        content = b""
+        for number in range(count):
+            await storage.write("s", len(content), [bytes([65 + number]) * size], create=True)
+            content += bytes([65 + number]) * size
+        return self.owner(), content
+
+
+async def merge_all(storage, rewriter=None):
+    rewriter = rewriter or storage.make_rewriter()
+    place = 0
+    while not (step := await rewriter.merge_some("s", place)).is_done:
+        place = step.place
+    return rewriter.statistics
+
+
+async def read_all(storage):
+    info = await storage.info("s")
+    return bytes(await storage.read_stored("s", info.start_offset, info.length - info.start_offset))
+
+
+def lengths_of(storage):
+    return [chunk.length for chunk in storage.chunks("s")]
+
+
+async def test_small_chunks_become_one_and_their_objects_garbage():
+    store = Store()
+    storage, content = await store.with_segment(16)
+    assert await storage.make_rewriter().is_candidate("s")
+    statistics = await merge_all(storage)
+    assert lengths_of(storage) == [32, 32]
+    assert (statistics.rewrites, statistics.chunks_replaced, statistics.bytes_rewritten) == (2, 16, 64)
+    assert await read_all(storage) == content
+    assert await storage.collect_garbage() == 16
+    assert await read_all(storage) == await read_all(store.owner()) == content
+    assert len(store.objects.objects) == 2
+    assert not await storage.make_rewriter().is_candidate("s")
+
+
+async def test_the_last_chunk_is_left_where_it_may_grow():
+    store = Store(supports_append=True)
+    for number in range(5):  # each owner begins a chunk
+        await store.owner().write("s", 4 * number, [b"abcd"], create=True)
+    storage = store.owner()
+    await merge_all(storage)
+    assert lengths_of(storage) == [16, 4]
+
+
+async def test_a_sealed_segment_is_merged_to_its_end_once_and_for_all():
+    store = Store(supports_append=True)
+    for number in range(3):
+        await store.owner().write("s", 4 * number, [b"abcd"], create=True)
+    storage = store.owner()
+    await merge_all(storage)
+    assert lengths_of(storage) == [4, 4, 4]
+    await storage.seal("s")
+    await merge_all(storage)
+    assert lengths_of(storage) == [12]
+
+
+async def test_a_reader_that_follows_links_while_they_change_waits_for_the_new_layout():
+    store = Store()
+    storage, content = await store.with_segment(24)
+    store.rows.held = asyncio.Event()
+    merging = asyncio.ensure_future(storage.make_rewriter().merge_some("s", 0))
+    await store.rows.committed.wait()
+    known = await storage.read_stored("s", 5, 9)
+    reading = asyncio.ensure_future(storage.read_stored("s", 60, 30))
+    for _ in range(50):
+        await asyncio.sleep(0)
+    assert not reading.done()
+    store.rows.held.set()
+    assert (known, await reading) == (content[5:14], content[60:90])
+    assert not (await merging).is_done
+
+
+async def test_a_segment_that_was_truncated_meanwhile_stays_as_it_is_then():
+    store = Store()
+    storage, content = await store.with_segment(8)
+    rewriter = storage.make_rewriter()
+    reading = asyncio.Event()
+    store.provider.delay_s = lambda _: 1.0
+    store.provider.on_read = lambda _: reading.set()
+    merging = asyncio.ensure_future(rewriter.merge_some("s", 0))
+    await reading.wait()
+    await storage.truncate("s", 10)
+    await merging
+    assert rewriter.statistics.given_up == 1
+    assert lengths_of(storage) == [4] * 6
+    while await storage.collect_garbage():
+        pass
+    assert len(store.objects.objects) == 6
+    assert await read_all(storage) == content[10:]
+
+
+@pytest.mark.parametrize("fault", [Fault.FAIL, Fault.LOSE_REPLY, Fault.TEAR])
+async def test_an_object_of_unknown_outcome_is_never_named(fault):
+    store = Store()
+    storage, content = await store.with_segment(8)
+    store.provider.inject = lambda _: fault
+    with pytest.raises(StorageWriteError):
+        await merge_all(storage)
+    store.provider.inject = lambda _: None
+    await merge_all(storage)
+    while await storage.collect_garbage():
+        pass
+    assert (len(store.objects.objects), await read_all(storage)) == (1, content)
+
+
+async def test_damage_is_never_copied():
+    store = Store()
+    storage, _ = await store.with_segment(8)
+    name = storage.chunks("s")[3].name
+    store.objects.objects[name][1] ^= 1
+    with pytest.raises(ChecksumMismatchError):
+        await merge_all(storage)
+    assert lengths_of(storage) == [4] * 8
+    assert len(store.objects.objects) == 8
+
+
+async def test_truncated_bytes_leave_the_objects_of_a_segment_that_goes_on_growing():
+    store = Store(supports_append=True)
+    storage = store.owner()
+    await storage.write("s", 0, [b"secret" * 5 + b"public" * 5], create=True)
+    await storage.truncate("s", 30)
+    rewriter = storage.make_rewriter()
+    assert await rewriter.drop_truncated("s")
+    assert not await rewriter.drop_truncated("s")
+    await storage.write("s", 60, [b"more"])
+    while await storage.collect_garbage():
+        pass
+    assert b"secret" not in b"".join(store.objects.objects.values())
+    assert await read_all(storage) == b"public" * 5 + b"more"
+    assert [chunk.start_offset for chunk in storage.chunks("s")] == [30]
+
+
+async def test_a_first_chunk_that_is_mostly_truncated_is_rewritten():
+    config = SegmentStorageConfig(rollover_bytes=4 << 20, garbage_delay_s=0)
+    store = Store()
+    storage = store.owner(config)
+    await storage.write("s", 0, [bytes(2 << 20)], create=True)
+    await storage.write("s", 2 << 20, [b"end"])
+    await storage.truncate("s", (2 << 20) - 5)
+    statistics = await merge_all(storage)
+    assert statistics.bytes_given_back == (2 << 20) - 5
+    assert lengths_of(storage) == [5, 3]
