@@ -25,6 +25,7 @@ BENCHMARKS = (
     "benchmarks.flushes",
     "benchmarks.transactions",
     "benchmarks.spark_rates",
+    "benchmarks.object_store",
     "benchmarks.micro.wire_parse",
     "benchmarks.micro.read_index",
     "benchmarks.micro.storage_write",

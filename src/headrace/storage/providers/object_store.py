@@ -57,7 +57,7 @@ class ObjectStoreConfig:
     chores: int = internal(16, simulate=(1, 2))
     """Objects deleted or looked at, at the same time."""
 
-    piece_bytes: int = internal(4 * MIB, simulate=(MIB,))
+    piece_bytes: int = internal(8 * MIB, simulate=(MIB,))
     """A longer read is made of requests for so many bytes."""
 
     pieces: int = internal(4)
@@ -143,7 +143,8 @@ class ObjectStoreChunkProvider:
                 failure = Failure(FailureKind.RANGE, False, f"{len(data)} bytes instead of {length}")
         if failure.kind is FailureKind.ABSENT:
             raise NoSuchChunkError(name)
-        if failure.kind is FailureKind.RANGE:
+        is_unclear = failure.kind is FailureKind.UNKNOWN and not failure.is_temporary
+        if failure.kind is FailureKind.RANGE or is_unclear:  # not every store has a word for it
             actual = (await self.info(name)).length
             if offset + length > actual:
                 raise ChunkOffsetError(name, offset + length, actual)
