@@ -13,9 +13,13 @@ META = "x-amz-meta-"
 
 
 class SmallS3:
-    """``refuses_second``: whether it honours ``If-None-Match: *``; else it is a server to be refused."""
+    """Options make it a server that does not: it overwrites, forgets metadata, or keeps a part of an object
+    whose connection was cut.
+    """
 
-    def __init__(self, bucket="bucket", *, refuses_second=True, keeps_metadata=True, page=1000):
+    def __init__(
+        self, bucket="bucket", *, refuses_second=True, keeps_metadata=True, keeps_parts=False, page=1000
+    ):
         self.bucket = bucket
         self.objects = {}
         self.full = False
@@ -23,6 +27,7 @@ class SmallS3:
         self.requests = []
         self._refuses_second = refuses_second
         self._keeps_metadata = keeps_metadata
+        self._keeps_parts = keeps_parts
         self._page = page
 
     async def __aenter__(self):
@@ -42,7 +47,12 @@ class SmallS3:
                     name.lower(): value.strip()
                     for name, _, value in (line.partition(":") for line in head[1:-2])
                 }
-                body = await reader.readexactly(int(headers.get("content-length", 0)))
+                try:
+                    body = await reader.readexactly(int(headers.get("content-length", 0)))
+                except asyncio.IncompleteReadError as error:
+                    if self._keeps_parts:
+                        self._answer(method, target, headers, error.partial)
+                    raise
                 self.requests.append((method, target))
                 status, answer_headers, answer = self._answer(method, target, headers, body)
                 lines = [f"HTTP/1.1 {status} -"]

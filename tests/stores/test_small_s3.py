@@ -50,6 +50,13 @@ class TestFaultsBeforeSmallS3(StoreFaults):
         return uri_of(self.server, "p")
 
 
+class TestFaultsBeforeSmallS3ThatKeepsParts(TestFaultsBeforeSmallS3):
+    @pytest.fixture
+    async def _server(self):
+        async with SmallS3(keeps_parts=True) as self.server:
+            yield
+
+
 @pytest.fixture
 async def server():
     async with SmallS3() as server:

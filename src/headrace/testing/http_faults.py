@@ -28,6 +28,7 @@ class HttpFault(Enum):
     LOSE_ANSWER = "the server carried it out; the connection ends without an answer"
     LOSE_ANSWER_BUSY = "the server carried it out; answered 503"
     LOSE_ANSWER_CONFLICT = "the server carried it out; answered 409"
+    REPEATED = "the server got it twice; the second answer is passed on"
     CUT_IN_ANSWER = "the server carried it out; the connection ends in the middle of the answer"
     STALL = "the server did not see it, the client waits for ever"
 
@@ -52,6 +53,7 @@ _ANSWERS: Final = {
 _REACHES_SERVER: Final = frozenset(
     {
         None,
+        HttpFault.REPEATED,
         HttpFault.LOSE_ANSWER,
         HttpFault.LOSE_ANSWER_BUSY,
         HttpFault.LOSE_ANSWER_CONFLICT,
@@ -109,11 +111,13 @@ class FaultyHttpProxy:
             await self._ask(head, body[: len(body) // 2])
         elif fault in _REACHES_SERVER:
             answer = await self._ask(head, body)
+        if fault is HttpFault.REPEATED:
+            answer = await self._ask(head, body)
         if fault in _ANSWERS:
             answer = _error_answer(*_ANSWERS[fault])
         elif fault is HttpFault.CUT_IN_ANSWER:
             answer = answer[: max(len(answer) // 2, 1)]
-        elif fault is not None:
+        elif fault not in {None, HttpFault.REPEATED}:
             return False
         writer.write(answer)
         await writer.drain()
