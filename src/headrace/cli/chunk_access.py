@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from dataclasses import dataclass
+import weakref
+from dataclasses import dataclass, replace
 from time import monotonic  # noqa: TID251 - no loop runs here that has a clock
 from typing import Final
 
@@ -54,7 +55,10 @@ class ChunkAccess:
             if line is not None:
                 line.show(f"{objects} objects listed, {size / _MB:.0f} MB read")
 
-        return StoreObjects(uri, provider, asyncio.Runner().run, on_progress)
+        runner = asyncio.Runner()  # a provider belongs to one loop
+        store = StoreObjects(str(replace(location, options=())), provider, runner.run, on_progress)
+        weakref.finalize(store, runner.close)
+        return store
 
 
 class _Pace:

@@ -24,7 +24,7 @@ CALL_S: Final = 120.0
 
 @asynccontextmanager
 async def open_store(uri: str, budget: RequestBudget, *, makes: bool = False) -> AsyncIterator[ChunkProvider]:
-    """Open a store; ``makes``: a directory that is missing is made.
+    """Open a store; ``makes``: it is written to, and a directory that is missing is made.
 
     Raises:
         InvalidArgumentError: the URI is none, or the directory is missing.

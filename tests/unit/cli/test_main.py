@@ -59,6 +59,8 @@ def test_every_verb_is_there():
         ),
         "check container",
         "storage check",
+        "storage export",
+        "storage import",
         "storage repair",
         "storage copy",
         "controller failed-events",

@@ -13,6 +13,8 @@ def register(nouns: Subparsers[argparse.ArgumentParser]) -> None:
     _add_check(verbs)
     _add_repair(verbs)
     _add_copy(verbs)
+    _add_export(verbs)
+    _add_import(verbs)
 
 
 def _add_check(verbs: Subparsers[argparse.ArgumentParser]) -> None:
@@ -69,6 +71,43 @@ def _add_copy(verbs: Subparsers[argparse.ArgumentParser]) -> None:
     verb.add_argument("--verify", action="store_true", help="read both, also what was there, and compare")
     verb.add_argument("--json", action="store_true", help="answer in JSON")
     add_rates(verb)
+
+
+def _add_export(verbs: Subparsers[argparse.ArgumentParser]) -> None:
+    verb = add_verb(
+        verbs,
+        "export",
+        later("headrace.cli.storage_export", "run"),
+        "The bytes of streams out of the data of a stopped server, in the header-file layout.",
+        """
+        headrace storage export demo/orders --data-dir headrace-data --to /backup/orders
+        headrace storage export demo/orders/0.#epoch.0 --to s3://backup/orders
+        """,
+        connects=False,
+    )
+    verb.add_argument("names", nargs="+", metavar="NAME", help="SCOPE/STREAM, or the full name of a segment")
+    add_data_arguments(verb, container="")
+    verb.add_argument(
+        "--storage", metavar="URI", help="where the chunks are (default: what the data directory says)"
+    )
+    verb.add_argument("--to", dest="target", required=True, metavar="DIR|URI", help="where they go")
+
+
+def _add_import(verbs: Subparsers[argparse.ArgumentParser]) -> None:
+    verb = add_verb(
+        verbs,
+        "import",
+        later("headrace.cli.storage_import", "run"),
+        "Streams in the header-file layout into a running server, as new streams.",
+        """
+        headrace storage import --from /backup/orders
+        headrace storage import demo/orders --from s3://backup/orders --as demo/restored
+        """,
+    )
+    verb.add_argument("names", nargs="*", metavar="SCOPE/STREAM", help="only these (default: all)")
+    verb.add_argument("--from", dest="source", required=True, metavar="DIR|URI", help="where they are")
+    verb.add_argument("--as", dest="into", metavar="SCOPE/STREAM", help="another name of the stream")
+    verb.add_argument("--bytes", action="store_true", help="they are streams of bytes, not of events")
 
 
 def add_rates(verb: argparse.ArgumentParser) -> None:

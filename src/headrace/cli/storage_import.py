@@ -1,0 +1,108 @@
+"""``headrace storage import``: streams out of an export into a running server, by ordinary writes."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final
+
+from headrace.cli.export_places import open_place
+from headrace.cli.imported_segments import FoundStream, ImportedSegments
+from headrace.cli.output import ProgressLine, print_json, print_line
+from headrace.cli.verbs import connect, scoped
+from headrace.errors import InvalidArgumentError
+from headrace.model.key_space import key_position
+from headrace.model.policies import ScalingPolicy, StreamConfiguration
+
+if TYPE_CHECKING:
+    from headrace.client.blocking import BlockingClient
+
+_EVENTS_AT_ONCE: Final = 1000
+
+
+def run(chosen: argparse.Namespace) -> None:
+    """Import the streams that the caller named, or all; each must be new."""
+    with open_place(chosen.source) as place:
+        segments = ImportedSegments(place)
+        found = segments.streams()
+        wanted = chosen.names or sorted(found)
+        for name in wanted:
+            if name not in found:
+                raise InvalidArgumentError(
+                    f"{chosen.source} has no stream {name!r}: {', '.join(sorted(found)) or 'it has none'}"
+                )
+        if chosen.into is not None and len(wanted) != 1:
+            raise InvalidArgumentError("--as is for one stream")
+        with connect(chosen) as client:
+            for name in wanted:
+                _import(client, segments, found[name], chosen.into or name, chosen)
+
+
+def _import(
+    client: BlockingClient,
+    segments: ImportedSegments,
+    source: FoundStream,
+    into: str,
+    chosen: argparse.Namespace,
+) -> None:
+    scope, stream = scoped(into)
+    if chosen.bytes and len(source.segments) != 1:
+        raise InvalidArgumentError(f"{into} has {len(source.segments)} segments: a stream of bytes has one")
+    for _, _, name in source.segments:  # whatever is wrong there, nothing is changed here
+        for _ in segments.pieces(name) if chosen.bytes else segments.events(name):
+            pass
+    count = len(source.segments) if source.never_scaled else 1
+    client.create_scope(scope)
+    if not client.create_stream(scope, stream, StreamConfiguration(scaling=ScalingPolicy.fixed(count))):
+        raise InvalidArgumentError(f"the stream {into} exists: choose another name with --as")
+    line = ProgressLine()
+    total = _write_bytes(client, segments, source, into) if chosen.bytes else 0
+    if not chosen.bytes:
+        for events in _write_events(client, segments, source, into, count):
+            total += events
+            line.show(f"{into}: {total} events")
+    newest = max((epoch for epoch, _, _ in source.segments), default=0)
+    sealed = all(segments.is_sealed(name) for epoch, _, name in source.segments if epoch == newest)
+    if sealed:
+        client.seal_stream(scope, stream)
+    line.end()
+    what = "bytes" if chosen.bytes else "events"
+    if chosen.json:
+        print_json({"stream": into, what: total, "segments": count, "sealed": sealed})
+    else:
+        print_line(f"{into}: {total} {what} in {count} segments{', sealed' if sealed else ''}")
+
+
+def _write_events(
+    client: BlockingClient, segments: ImportedSegments, source: FoundStream, into: str, count: int
+) -> Iterator[int]:
+    """Write all events, those of each segment in order; yield how many, now and then."""
+    scope, stream = scoped(into)
+    with client.event_writer(scope, stream) as writer:
+        for _, number, name in source.segments:
+            key = key_of(number if count > 1 else 0, count)
+            for events in segments.events(name):
+                for begin in range(0, len(events), _EVENTS_AT_ONCE):
+                    some = events[begin : begin + _EVENTS_AT_ONCE]
+                    writer.write_many(some, [key] * len(some))
+                    yield len(some)
+            writer.flush()  # what follows may be of a successor
+
+
+def _write_bytes(client: BlockingClient, segments: ImportedSegments, source: FoundStream, into: str) -> int:
+    total = 0
+    with client.byte_writer(*scoped(into)) as writer:
+        for piece in segments.pieces(source.segments[0][2]):
+            writer.write(piece)
+            total += len(piece)
+    return total
+
+
+def key_of(segment: int, count: int) -> str:
+    """Return a routing key of a segment of a new stream with ``count`` equal segments."""
+    tried = 0
+    while True:
+        key = f"import-{tried}"
+        if segment <= key_position(key) * count < segment + 1:
+            return key
+        tried += 1
