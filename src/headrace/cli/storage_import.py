@@ -14,7 +14,7 @@ from headrace.errors import InvalidArgumentError
 from headrace.model.key_space import key_position
 from headrace.model.policies import ScalingPolicy, StreamConfiguration
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # the client is imported when a server is asked: help is fast
     from headrace.client.blocking import BlockingClient
 
 _EVENTS_AT_ONCE: Final = 1000
