@@ -18,7 +18,14 @@ class SmallS3:
     """
 
     def __init__(
-        self, bucket="bucket", *, refuses_second=True, keeps_metadata=True, keeps_parts=False, page=1000
+        self,
+        bucket="bucket",
+        *,
+        refuses_second=True,
+        keeps_metadata=True,
+        keeps_parts=False,
+        page=1000,
+        tls=None,
     ):
         self.bucket = bucket
         self.objects = {}
@@ -29,9 +36,10 @@ class SmallS3:
         self._keeps_metadata = keeps_metadata
         self._keeps_parts = keeps_parts
         self._page = page
+        self._tls = tls
 
     async def __aenter__(self):
-        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0, ssl=self._tls)
         self.port = self._server.sockets[0].getsockname()[1]
         return self
 

@@ -1,6 +1,14 @@
 """The kit on a server of ours that does what AWS documents."""
 
+import asyncio
+import os
+import ssl
+import sys
+from asyncio.subprocess import DEVNULL, PIPE
+from pathlib import Path
+
 import pytest
+import trustme
 
 from headrace.errors import (
     NoSuchChunkError,
@@ -15,6 +23,8 @@ from headrace.storage.providers.stores import prove_store
 from tests.stores.faults import StoreFaults
 from tests.stores.providers import StoreContract, provider_at, wrapped
 from tests.stores.small_s3 import SmallS3
+
+ROOT = Path(__file__).parents[2]
 
 
 class TestSmallS3(StoreContract):
@@ -159,3 +169,46 @@ async def test_a_server_that_is_not_there_answers_nothing(unused_tcp_port_factor
         await provider.read("c", 0, 1)
     with pytest.raises(StorageWriteError, match="refused"):
         await provider.create("c", [b"x"])
+
+
+READ = """
+import asyncio, sys
+from headrace.errors import StorageReadError
+from tests.stores.providers import provider_at
+
+async def read():
+    try:
+        print(bytes(await provider_at(sys.argv[1]).read("c", 0, 5)), flush=True)
+    except StorageReadError as error:
+        print(error, flush=True)
+
+asyncio.run(read())
+"""
+"""In a process of its own: the library reads the authorities once."""
+
+
+async def read_trusting(path, uri):
+    environ = os.environ | {"SSL_CERT_FILE": str(path), "SSL_CERT_DIR": str(path.parent / "none")}
+    program = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", READ, uri, env=environ, cwd=ROOT, stdout=PIPE, stderr=DEVNULL
+    )
+    output, _ = await program.communicate()
+    return output.decode()
+
+
+async def test_a_machine_without_authorities_is_told_what_to_install(tmp_path):
+    (tmp_path / "empty").touch()
+    assert "ca-certificates" in await read_trusting(tmp_path / "empty", "s3://b?endpoint=http://127.0.0.1:1")
+
+
+async def test_an_authority_of_ones_own_is_named_by_a_variable(tmp_path):
+    authority = trustme.CA()
+    authority.cert_pem.write_to_path(tmp_path / "authority.pem")
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    authority.issue_cert("localhost").configure_cert(context)
+    async with SmallS3(tls=context) as server:
+        server.objects["c.chunk"] = (b"hello", {})
+        uri = f"s3://bucket?anonymous=true&endpoint=https://localhost:{server.port}"
+        assert "hello" in await read_trusting(tmp_path / "authority.pem", uri)
+        trustme.CA().cert_pem.write_to_path(tmp_path / "another.pem")
+        assert "certificate" in await read_trusting(tmp_path / "another.pem", uri)

@@ -10,6 +10,12 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
+_ERRORS: Final = "opendal.exceptions"
+_PANIC: Final = "RustPanic"
+_PANIC_HINT: Final = (
+    "the library failed inside, as it does on machines without certificates of authorities: install "
+    "ca-certificates, or name a file with some in SSL_CERT_FILE"
+)
 _TEXT_CHARS_MAX: Final = 300
 _STATUS: Final = re.compile(r"status: (\d{3})")
 _TEMPORARY: Final = frozenset({408, 409, 429, 500, 502, 503, 504})
@@ -56,8 +62,15 @@ class ObjectRequestError(Exception):
         self.failure = failure
 
 
+def is_library_error(error: Exception) -> bool:
+    """Whether the library raised it; its classes have no common base, and it may fail inside."""
+    return type(error).__module__ == _ERRORS or type(error).__name__ == _PANIC
+
+
 def read_failure(error: Exception) -> Failure:
     """Say what an error of the library means."""
+    if type(error).__name__ == _PANIC:
+        return Failure(FailureKind.UNKNOWN, False, f"{error} ({_PANIC_HINT})")
     name, text = type(error).__name__, str(error)
     found = _STATUS.search(text)
     status = int(found[1]) if found else 0

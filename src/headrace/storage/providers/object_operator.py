@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from headrace.errors import InvalidArgumentError, UnsupportedError
 from headrace.storage.providers.contract import Buffer
 from headrace.storage.providers.location import StorageLocation
-from headrace.storage.providers.object_errors import ObjectRequestError, read_failure
+from headrace.storage.providers.object_errors import ObjectRequestError, is_library_error, read_failure
 from headrace.storage.providers.object_options import operator_options
 
 T = TypeVar("T")
@@ -43,13 +43,10 @@ class ObjectOperator:
             raise UnsupportedError(
                 f"{location.scheme}:// needs the library opendal: pip install 'headrace[objects]'"
             ) from None
-        # They have no common base.
-        errors = [each for each in vars(opendal.exceptions).values() if isinstance(each, type)]
-        self._errors: tuple[type[Exception], ...] = tuple(errors)
         service, options = operator_options(location, os.environ)
         try:
             self._operator: Any = opendal.AsyncOperator(service, **options)
-        except self._errors as error:
+        except opendal.exceptions.ConfigInvalid as error:
             raise InvalidArgumentError(f"{location}: {read_failure(error).text}") from None
 
     def create(self, key: str, content: Buffer, metadata: dict[str, str]) -> Awaitable[None]:
@@ -78,11 +75,15 @@ class ObjectOperator:
         try:
             async for entry in await self._operator.list(prefix, recursive=True):
                 yield entry.path, entry.metadata.content_length
-        except self._errors as error:
-            raise ObjectRequestError(read_failure(error)) from None
+        except Exception as error:  # noqa: BLE001 - what is not the library's is raised again
+            raise _translate_error(error) from None
 
     async def _translate(self, request: Awaitable[T]) -> T:
         try:
             return await request
-        except self._errors as error:
-            raise ObjectRequestError(read_failure(error)) from None
+        except Exception as error:  # noqa: BLE001 - what is not the library's is raised again
+            raise _translate_error(error) from None
+
+
+def _translate_error(error: Exception) -> Exception:
+    return ObjectRequestError(read_failure(error)) if is_library_error(error) else error

@@ -4,7 +4,7 @@ import pytest
 
 from headrace.errors import InvalidArgumentError
 from headrace.storage.providers.location import StorageLocation
-from headrace.storage.providers.object_errors import FailureKind, read_failure
+from headrace.storage.providers.object_errors import FailureKind, is_library_error, read_failure
 from headrace.storage.providers.object_options import operator_options
 
 BLOB = "https://acc.blob.core.windows.net"
@@ -84,6 +84,13 @@ def library_error(name, text):
 def test_an_error_of_the_library_is_read(name, text, kind, is_temporary):
     failure = read_failure(library_error(name, text))
     assert (failure.kind, failure.is_temporary) == (kind, is_temporary)
+
+
+def test_a_library_that_fails_inside_has_a_hint():
+    panic = library_error("RustPanic", "rust future panicked: unknown error")
+    assert is_library_error(panic)
+    assert not is_library_error(ValueError("ours"))
+    assert "ca-certificates" in read_failure(panic).text
 
 
 def test_the_text_of_a_failure_is_short_and_without_queries_or_backtraces():
