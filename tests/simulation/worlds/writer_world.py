@@ -124,6 +124,9 @@ class StrictReadIndex:
     def shared_pressure(self) -> float:
         return self.pressure
 
+    def unstored_bytes(self) -> int:
+        return 0
+
     def drop(self, segment: SegmentState) -> None:
         self._bytes.pop(segment, None)
         self.dropped.append(segment.name)

@@ -166,6 +166,7 @@ class ContainerTiers:
             self._on_stored,
             self._config.storage_writer,
             on_progress=self._on_storage_progress,
+            unstored_bytes_max=self._config.unstored_bytes_max,
         )
         self.supervisor.spawn("storage writer", self.writer.run())
         self.supervisor.spawn("attribute indexes", self.index_writer.run())

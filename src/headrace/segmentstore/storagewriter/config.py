@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from headrace.errors import InvalidArgumentError
 from headrace.limits import GIB, KIB, MIB
@@ -50,6 +50,30 @@ class StorageWriterConfig:
     pressure_bytes: int = internal(32 * MIB, simulate=(16 * KIB,))
     """With this many unstored bytes in all, the segments with the most are flushed at any age."""
 
+    object_bytes: int = tunable(
+        16 * MIB,
+        low=1,
+        high=256 * MIB,
+        simulate=(1, 1 * KIB),
+        help="In place of flush_bytes in a store that cannot append, where every flush is an object.",
+    )
+    object_age_s: float = tunable(
+        900.0,
+        low=0.0,
+        high=86_400.0,
+        simulate=(0.0, 0.05),
+        help="In place of flush_age_s in such a store, for seals, merges and truncations as well; the log "
+        "retains the bytes meanwhile.",
+    )
+    own_object_age_s: float = internal(3600.0, simulate=(0.0, 0.1))
+    """The same for the tables that a container keeps for itself, and for a waiting checkpoint."""
+
+    object_pressure_bytes: int = internal(64 * MIB, simulate=(16 * KIB,))
+    """In place of pressure_bytes in such a store: below what slows appends down."""
+
+    waiting_checkpoints_max: int = internal(8, simulate=(1, 3))
+    """So many waiting checkpoints flush what prevents them: each stands for much log, whatever is in it."""
+
     flushes_max: int = tunable(
         16,
         low=1,
@@ -91,6 +115,21 @@ class StorageWriterConfig:
         simulate=(1.0,),
         help="How long a clean stop flushes. Bytes that are unstored then are recovered from the log.",
     )
+
+    def for_objects(self) -> StorageWriterConfig:
+        """Return the settings for a store where every flush is an object: few of them, and large.
+
+        What is idle waits in the log, as long as that may be: bytes and checkpoints bound it, hardly age.
+        """
+        return replace(
+            self,
+            flush_bytes=self.object_bytes,
+            flush_age_s=self.object_age_s,
+            change_age_s=self.object_age_s,
+            checkpoint_age_s=self.own_object_age_s,
+            write_bytes_max=max(self.write_bytes_max, self.object_bytes),
+            pressure_bytes=self.object_pressure_bytes,
+        )
 
     def check(self) -> None:
         """Check relations between settings."""

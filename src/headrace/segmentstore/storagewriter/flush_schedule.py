@@ -10,15 +10,21 @@ from __future__ import annotations
 from collections.abc import Callable, ValuesView
 from heapq import heapify, heappop, heappush
 from math import inf
-from operator import itemgetter
+from operator import attrgetter, itemgetter
 from typing import Final
 
+from headrace.segmentstore.segment_names import is_internal
 from headrace.segmentstore.state.segment_state import SegmentState
 from headrace.segmentstore.storagewriter.config import StorageWriterConfig
 from headrace.segmentstore.storagewriter.segment_aggregator import QueueTotals, SegmentAggregator
 
 _STALE_MIN = 1024
 _SIZE = itemgetter(0)
+_pending_bytes: Callable[[SegmentAggregator], int] = attrgetter("pending_bytes")
+
+
+def _count_items(aggregator: SegmentAggregator) -> int:
+    return len(aggregator.queue)
 
 
 class FlushSchedule:
@@ -28,12 +34,18 @@ class FlushSchedule:
     Args:
         config: when they are due.
         make: makes the aggregator of a segment that is new here, whose queue counts as said.
+        own_age_s: in place of ``flush_age_s``, for the segments that the container keeps for itself.
     """
 
     def __init__(
-        self, config: StorageWriterConfig, make: Callable[[SegmentState, QueueTotals], SegmentAggregator]
+        self,
+        config: StorageWriterConfig,
+        make: Callable[[SegmentState, QueueTotals], SegmentAggregator],
+        *,
+        own_age_s: float | None = None,
     ) -> None:
         self._config = config
+        self._own_age_s = config.flush_age_s if own_age_s is None else own_age_s
         self._make = make
         self._aggregators: dict[SegmentState, SegmentAggregator] = {}
         self.find: Final = self._aggregators.get
@@ -89,7 +101,7 @@ class FlushSchedule:
         if enough or self.forced or aggregator.urgent or aggregator.compares:
             at = 0.0
         else:
-            age = config.flush_age_s
+            age = self._own_age_s if is_internal(aggregator.segment.name) else config.flush_age_s
             at = aggregator.since + (min(age, config.change_age_s) if aggregator.changes else age)
         return max(at, aggregator.not_before)
 
@@ -131,22 +143,35 @@ class FlushSchedule:
         """Return when ``advance`` should be called next; inf if there is nothing to wait for."""
         return self._timers[0][0] if self._timers else inf
 
+    def is_due_by_size_alone(self, aggregator: SegmentAggregator, now: float) -> bool:
+        """Whether what a write leaves of a due segment may wait until it is large again, or old."""
+        if self.forced or aggregator.urgent or aggregator.compares or aggregator.changes:
+            return False
+        return aggregator.since + self._config.flush_age_s > now
+
     def relieve(self, now: float, bytes_left_max: int) -> None:
         """Too many bytes wait: make the largest due, until no more than ``bytes_left_max`` are left."""
+        self._relieve(now, bytes_left_max, _pending_bytes)
+
+    def relieve_items(self, now: float, items_left_max: int) -> None:
+        """Too many items wait: make those due that have the most, likewise."""
+        self._relieve(now, items_left_max, _count_items)
+
+    def _relieve(self, now: float, left_max: int, size_of: Callable[[SegmentAggregator], int]) -> None:
         due, due_suspects = self._due, self._due_suspects
         if len(due) >= self._config.flushes_max:
             return  # more are due than there are slots; which is next is decided when more is known
         idle = [
-            (found.pending_bytes, found)
+            (size_of(found), found)
             for found in self._aggregators.values()
             if not (found.busy or found in due or found in due_suspects or found.is_source)
         ]
         waiting = sum(size for size, _ in idle)
-        if waiting <= bytes_left_max:
+        if waiting <= left_max:
             return
         idle.sort(key=_SIZE, reverse=True)
         for size, aggregator in idle:
-            if waiting <= bytes_left_max or not size:
+            if waiting <= left_max or not size:
                 return
             if aggregator.waiting or not aggregator.queue:
                 continue

@@ -49,6 +49,7 @@ class Flushing:
         config: how many at a time, and how long a failed one waits.
         on_flushed: called when a segment was flushed, or has failed.
         on_progress: called after bytes were stored, once for each iteration of the loop.
+        makes_objects: every write makes an object, so what a write of a large segment leaves waits.
     """
 
     def __init__(
@@ -59,12 +60,14 @@ class Flushing:
         *,
         on_flushed: Callable[[], None],
         on_progress: Callable[[], None] | None,
+        makes_objects: bool = False,
     ) -> None:
         self._flusher = flusher
         self._schedule = schedule
         self._config = config
         self._on_flushed = on_flushed
         self._on_progress = on_progress
+        self._makes_objects = makes_objects
         self._progress_scheduled = False
         self._wake = asyncio.Event()
         self._active = {False: 0, True: 0}
@@ -126,11 +129,12 @@ class Flushing:
         """Work on one segment until what was queued at the start is stored or it has to wait."""
         self.flushes += 1
         self.retries += aggregator.failures > 0
+        leaves_tail = self._makes_objects and self._schedule.is_due_by_size_alone(aggregator, began)
         aggregator.urgent = False
         error: HeadraceError | None = None
         try:
             last = aggregator.queue[-1].sequence if aggregator.queue else -1
-            await self._perform_steps(aggregator, last)
+            await self._perform_steps(aggregator, last, leaves_tail=leaves_tail)
         except FATAL:
             raise
         except HeadraceError as failure:
@@ -147,8 +151,11 @@ class Flushing:
             aggregator.since = began  # what waits now came after that
         self._end_flush(aggregator, now)
 
-    async def _perform_steps(self, aggregator: SegmentAggregator, last: int) -> None:
-        """Perform the steps for what is queued up to sequence number ``last``."""
+    async def _perform_steps(self, aggregator: SegmentAggregator, last: int, *, leaves_tail: bool) -> None:
+        """Perform the steps for what is queued up to sequence number ``last``.
+
+        With ``leaves_tail`` only as long as more than ``flush_bytes`` wait.
+        """
         loop = asyncio.get_running_loop()
         budget = LoopBudget(_STEPS_AT_ONCE)
         while aggregator.queue and aggregator.queue[0].sequence <= last:
@@ -176,6 +183,8 @@ class Flushing:
                 self._settle([*sources_of(step), *self._flusher.take_deleted_sources()], loop.time())
             aggregator.failures = 0
             self._report_progress(loop)
+            if leaves_tail and aggregator.pending_bytes < self._config.flush_bytes:
+                return
 
     def _settle(self, sources: list[SegmentAggregator], now: float) -> None:
         for source in sources:

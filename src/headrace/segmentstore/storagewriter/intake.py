@@ -49,6 +49,7 @@ class Intake:
         schedule: where the operations go; makes due what is large, or anything if too much waits.
         acknowledgements: notified of every sequence number.
         config: how much is taken and may wait.
+        backlog_bytes: with so many unstored bytes segments are flushed whatever their size and age.
         on_taken: called when there is something new to be flushed or acknowledged.
         on_idle: called when the log had nothing.
     """
@@ -61,6 +62,7 @@ class Intake:
         acknowledgements: Acknowledgements,
         config: StorageWriterConfig,
         *,
+        backlog_bytes: int,
         on_taken: Callable[[], None],
         on_idle: Callable[[], None],
     ) -> None:
@@ -69,6 +71,7 @@ class Intake:
         self._schedule = schedule
         self._acknowledgements = acknowledgements
         self._config = config
+        self._backlog_bytes = backlog_bytes
         self._on_taken = on_taken
         self._on_idle = on_idle
         self.idle = False
@@ -85,6 +88,8 @@ class Intake:
             if self._is_full():
                 await asyncio.sleep(config.take_timeout_s)
                 self._relieve(loop.time(), grows=False)
+                self._schedule.relieve_items(loop.time(), config.pending_operations_max // 4)
+                self._on_taken()
                 continue
             operations = await self._memory_log.take(config.take_operations_max, config.take_timeout_s)
             self.idle = not operations
@@ -96,6 +101,8 @@ class Intake:
                 continue
             now = loop.time()
             await self._queue(operations, now)
+            if self._schedule.totals.items >= config.pending_operations_max // 2:
+                self._schedule.relieve_items(now, config.pending_operations_max // 4)
             self.operations_taken += len(operations)
             if self._fresh_bytes >= config.pressure_bytes // (16 if self._is_pressed() else 8):
                 self._relieve(now, grows=True)
@@ -169,7 +176,11 @@ class Intake:
 
     def _is_pressed(self) -> bool:
         index = self._read_index
-        return index.shared_pressure() >= _SHARED_PRESSURE or index.cache_pressure() >= _OWN_PRESSURE
+        return (
+            index.shared_pressure() >= _SHARED_PRESSURE
+            or index.cache_pressure() >= _OWN_PRESSURE
+            or index.unstored_bytes() >= self._backlog_bytes
+        )
 
     def _is_full(self) -> bool:
         """Whether no more operations are to be taken. O(segments) if so many wait, O(1) else."""

@@ -91,6 +91,11 @@ class Acknowledgements:
         return self._checkpoints[0].sequence if self._checkpoints else None
 
     @property
+    def checkpoint_count(self) -> int:
+        """How many were not acknowledged."""
+        return len(self._checkpoints)
+
+    @property
     def bytes_behind(self) -> int:
         """How many bytes were appended behind the first of these: so long, at least, the log is."""
         return self._bytes_taken - self._checkpoints[0].bytes_before if self._checkpoints else 0
@@ -204,7 +209,11 @@ class LogTruncation:
         if first is None:
             return
         is_old = now - self._blocked_since >= max(self._config.checkpoint_age_s, _PRESS_INTERVAL_MIN_S)
-        is_far = self._acknowledgements.bytes_behind >= self._config.checkpoint_distance_bytes
+        config, waiting = self._config, self._acknowledgements
+        is_far = (
+            waiting.bytes_behind >= config.checkpoint_distance_bytes
+            or waiting.checkpoint_count >= config.waiting_checkpoints_max
+        )
         if is_old or (is_far and not self._hurried):
             # By its age again and again, since storage may fail; by the log's length once, as soon as may be.
             self._blocked_since, self._hurried = now, self._hurried or is_far

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from headrace.errors import ContainerOfflineError, HeadraceError
+from headrace.limits import INT64_MAX
 from headrace.segmentstore.contract import MemoryLog, ReadIndex
 from headrace.segmentstore.storagewriter.config import StorageWriterConfig
 from headrace.segmentstore.storagewriter.flush_schedule import FlushSchedule
@@ -31,6 +32,11 @@ _logger = logging.getLogger(__name__)
 
 _OBJECTS_AT_ONCE: Final = 1000
 """Objects deleted by one call; one that deletes fewer has come to the end of what is due."""
+
+_BACKLOG_SHARE: Final = 0.4
+"""From this share of what may be unstored on, segments are flushed whatever their age, which may be long in a
+store of objects: appends slow down at half of it.
+"""
 
 
 @dataclass(slots=True)
@@ -68,6 +74,7 @@ class StorageWriter:
         acknowledge: called with a checkpoint's sequence number once every operation before it is stored.
         config: when and how much.
         on_progress: called after bytes were stored, which frees memory of the cache.
+        unstored_bytes_max: with so many unstored bytes the container accepts nothing.
     """
 
     def __init__(
@@ -78,13 +85,19 @@ class StorageWriter:
         acknowledge: Callable[[int], Awaitable[None]],
         config: StorageWriterConfig | None = None,
         on_progress: Callable[[], None] | None = None,
+        unstored_bytes_max: int = INT64_MAX,
     ) -> None:
+        config = config or StorageWriterConfig()
+        makes_objects, own_age_s, backlog_bytes = not storage.supports_append, None, INT64_MAX
+        if makes_objects:
+            backlog_bytes = int(_BACKLOG_SHARE * unstored_bytes_max)
+            config, own_age_s = config.for_objects(), config.own_object_age_s
         self._storage = storage
         self._memory_log = memory_log
-        self._config = config = config or StorageWriterConfig()
+        self._config = config
         self._flusher = SegmentFlusher(storage, read_index)
         self._acknowledgements = Acknowledgements()
-        self._schedule = FlushSchedule(config, self._flusher.make_aggregator)
+        self._schedule = FlushSchedule(config, self._flusher.make_aggregator, own_age_s=own_age_s)
         self._truncation = LogTruncation(
             acknowledge,
             self._schedule,
@@ -99,6 +112,7 @@ class StorageWriter:
             config,
             on_flushed=self._truncation.on_progress,
             on_progress=on_progress,
+            makes_objects=makes_objects,
         )
         self._intake = Intake(
             memory_log,
@@ -106,6 +120,7 @@ class StorageWriter:
             self._schedule,
             self._acknowledgements,
             config,
+            backlog_bytes=backlog_bytes,
             on_taken=self._on_taken,
             on_idle=self._wake_flush_waiters,
         )

@@ -165,6 +165,11 @@ class ChunkedSegmentStorage:
 
     # ---------------------------------------------------------------------------------- what is there
 
+    @property
+    def supports_append(self) -> bool:
+        """Whether a write may make a chunk longer; else each makes another."""
+        return self._io.supports_append
+
     async def info(self, segment: str) -> StoredSegmentInfo | None:
         """Return what storage has of a segment at the moment of return, or None.
 
