@@ -49,6 +49,12 @@ def test_a_line_that_nobody_says_would_be_noticed():
     "words",
     [
         "the data directory holds a log but no record of its format and containers",
+        "there is no storage checkpoint in this store",
+        "containers these have no whole storage checkpoint that is old enough",
+        "a rebuild never touches a log",
+        "the rebuild of this directory did not come to its end",
+        "owners of the former system go on writing storage checkpoints",
+        "was rebuilt from this storage",
         "the record names <n> containers, but the log of container <m> exists",
         "the log begins at <a> but was truncated at <b>",
         "is damaged or missing",

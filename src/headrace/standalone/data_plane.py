@@ -87,7 +87,7 @@ class DataPlane:
         )
         self._runtime = runtime
         self._chunk_store = chunk_store or store_of(config)
-        self._containers = containers
+        self._facts = None if config.in_memory else SystemFacts(containers, self._chunk_store.system)
         self._wal_config = WalConfig(frames_max=config.frames_max)
         self._frames: FrameMemory | None = None
         self._loop_writes = LoopWrites(config.loop_writes)
@@ -176,7 +176,7 @@ class DataPlane:
             index_pages=self._index_pages,
             clock=self._runtime.clock,
             entropy=self._runtime.entropy,
-            system=None if self._config.in_memory else SystemFacts(self._containers),
+            system=self._facts,
         )
         return SegmentContainer(container_id, components, self._config.container, on_failed)
 

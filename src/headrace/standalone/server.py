@@ -39,6 +39,7 @@ from headrace.standalone.exposure import find_exposure
 from headrace.standalone.lost_logs import check_logs
 from headrace.standalone.port_errors import naming_port
 from headrace.standalone.ready_file import remove_ready_file, write_when_there_is_space
+from headrace.standalone.unfinished_rebuild import refuse_unfinished
 
 _logger = logging.getLogger(__name__)
 
@@ -237,6 +238,7 @@ class StandaloneServer:
         lock = DirectoryLock(files, directory, describe_process(self._runtime.clock))
         lock.acquire()
         stack.callback(self._release, lock)
+        refuse_unfinished(files, directory)
         made_with = containers_of(files, directory)
         containers = self._config.containers or made_with or CONTAINERS_DEFAULT
         store = find_store(self._config, self._runtime)

@@ -15,6 +15,7 @@ def register(nouns: Subparsers[argparse.ArgumentParser]) -> None:
     _add_copy(verbs)
     _add_export(verbs)
     _add_import(verbs)
+    _add_rebuild(verbs)
 
 
 def _add_check(verbs: Subparsers[argparse.ArgumentParser]) -> None:
@@ -108,6 +109,28 @@ def _add_import(verbs: Subparsers[argparse.ArgumentParser]) -> None:
     verb.add_argument("--from", dest="source", required=True, metavar="DIR|URI", help="where they are")
     verb.add_argument("--as", dest="into", metavar="SCOPE/STREAM", help="another name of the stream")
     verb.add_argument("--bytes", action="store_true", help="they are streams of bytes, not of events")
+
+
+def _add_rebuild(verbs: Subparsers[argparse.ArgumentParser]) -> None:
+    verb = add_verb(
+        verbs,
+        "rebuild",
+        later("headrace.cli.storage_rebuild", "run"),
+        "A data directory anew, from chunks and the copies of the logs beside them.",
+        """
+        headrace storage rebuild --from s3://bucket/system --data-dir headrace-data
+        headrace storage rebuild --from file:///mnt/chunks --data-dir headrace-data --at 1h
+        """,
+        connects=False,
+    )
+    verb.add_argument("--from", dest="source", required=True, metavar="URI", help="the chunks of the system")
+    verb.add_argument("--data-dir", required=True, help="where it is rebuilt; no log may be there")
+    verb.add_argument(
+        "--at",
+        metavar="TIME",
+        help="from the newest copies at a time, or so long ago (default: of all)",
+    )
+    verb.add_argument("--json", action="store_true", help="answer in JSON, with every writer's event number")
 
 
 def add_rates(verb: argparse.ArgumentParser) -> None:

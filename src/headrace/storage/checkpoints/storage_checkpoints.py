@@ -196,7 +196,8 @@ class StorageCheckpoints:
             await self._ensure_open()
             if not self._config.enabled or (only_changed and not self._is_due()):
                 return
-            await self._shorten_log()
+            if self._written_sequence >= 0:  # else one of any length, as soon as may be
+                await self._shorten_log()
             await self._write()
 
     async def renew(self) -> None:

@@ -1,0 +1,1 @@
+"""Rebuilds the logs of a system from storage checkpoints."""

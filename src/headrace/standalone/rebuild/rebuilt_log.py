@@ -1,0 +1,106 @@
+"""Makes the log of a container from the records of a storage checkpoint."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Iterable
+
+from headrace.errors import DataCorruptionError
+from headrace.runtime.context import Runtime
+from headrace.segmentstore.durablelog.frame_format import ENTRY_HEADER, FRAME_HEADER, VERSION, WHOLE
+from headrace.segmentstore.durablelog.frame_reader import FrameReader
+from headrace.segmentstore.operations import catalogue as ops
+from headrace.segmentstore.operations import codec
+from headrace.storage.chunks.chunk_names import INCARNATION_CHARS
+from headrace.storage.metadata.rows import INCARNATION_KEY, encode_incarnation_row
+from headrace.wal.contract import Wal, WalFrame
+from headrace.wal.file.begun_log import begin_log
+from headrace.wal.file.file_wal import FileWal
+
+
+class RebuiltLog:
+    """The log in ``directory``, which exists and is empty, with ``epoch`` for its first owner: this one."""
+
+    def __init__(self, directory: str, runtime: Runtime, epoch: int) -> None:
+        self._directory = directory
+        self._runtime = runtime
+        self._epoch = epoch
+        self._wal: Wal = FileWal(
+            directory,
+            filesystem=runtime.filesystem,
+            clock=runtime.clock,
+            entropy=runtime.entropy,
+            threads=runtime.threads,
+        )
+        self._reader = FrameReader()
+        self._address = 0
+        self._sequence = 0
+        self._time_ms = 0
+
+    async def open(self) -> None:
+        """Raises: OSError, WalWriteError, StorageFullError."""
+        runtime = self._runtime
+        begin_log(self._directory, runtime.filesystem, self._epoch, runtime.clock, runtime.entropy)
+        await self._wal.open()
+        assert self._wal.epoch == self._epoch
+
+    async def write(self, records: Iterable[memoryview]) -> None:
+        """Append records of the copied log. Raises: DataCorruptionError, WalWriteError, StorageFullError."""
+        records = list(records)
+        for record in records:
+            self._address += 1
+            if len(record) > self._wal.frame_bytes_max:
+                raise DataCorruptionError(f"a record of {len(record)} bytes is too long for a log")
+            for view in self._reader.feed(self._address, record):
+                self._sequence = codec.decode(view).sequence
+            self._time_ms = self._reader.frame_time_ms
+        await _append_all(self._wal, records)
+
+    async def renew_incarnation(self) -> None:
+        """Let the container name its chunks anew, as the last operation of the log.
+
+        So no object that the lost end of the log may have named is ever taken for an orphan.
+        """
+        name = self._runtime.entropy.token(INCARNATION_CHARS // 2).hex()
+        changes = {INCARNATION_KEY: encode_incarnation_row(name)}
+        pieces = codec.encode(ops.StorageRows(self._sequence + 1, changes))
+        size = sum(map(len, pieces))
+        head = FRAME_HEADER.pack(VERSION, 0, 0, ENTRY_HEADER.size + size, self._time_ms)
+        frame = b"".join((head, ENTRY_HEADER.pack(size, WHOLE), *pieces))
+        await _append_all(self._wal, [memoryview(frame)])
+
+    async def close(self) -> None:
+        """Everything is durable; no owner has the log any more."""
+        await self._wal.close()
+
+
+async def _append_all(wal: Wal, records: Iterable[memoryview]) -> None:
+    """Append records, as many at once as the log lends frames; return when all are durable."""
+    changed = asyncio.Event()
+    failures: deque[Exception] = deque(maxlen=1)
+    in_flight = 0
+
+    def done(frame: WalFrame, error: Exception | None) -> None:
+        nonlocal in_flight
+        in_flight -= 1
+        wal.release_frame(frame)
+        if error is not None:
+            failures.append(error)
+        changed.set()
+
+    for record in records:
+        while (frame := wal.acquire_frame()) is None and not failures:
+            changed.clear()
+            await changed.wait()
+        if frame is None:
+            break
+        frame.view[: len(record)] = record
+        frame.length = len(record)
+        in_flight += 1
+        wal.append(frame, done)
+    while in_flight:
+        changed.clear()
+        await changed.wait()
+    if failures:
+        raise failures[0]
