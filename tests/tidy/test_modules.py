@@ -10,9 +10,6 @@ from tests.tidy.source_tree import ROOT, imported, imports, module_of, modules, 
 ENTRIES = {"headrace.cli.main", "pyspark_headrace"}
 """Started by a script of pyproject.toml, and by Spark."""
 
-AWAITED = {"headrace.storage.providers.throttled"}
-"""Made ahead of the parts that use it; a name goes when they are there."""
-
 KIT = "headrace.testing"
 IN_KIT = r"(headrace\.testing(?:\.\w+)*)(?: import (\([^)]*\)|[^\n]*))?"
 
@@ -22,7 +19,7 @@ def is_in_kit(name):
 
 
 def is_entry(name):
-    return name in ENTRIES | AWAITED or name.endswith(".__main__") or modules()[name].name == "__init__.py"
+    return name in ENTRIES or name.endswith(".__main__") or modules()[name].name == "__init__.py"
 
 
 def used_by(files):

@@ -20,14 +20,9 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass, field, replace
-from typing import Final, Protocol
+from typing import Protocol
 
-#: Upper edges of the latency histograms, in seconds; longer ones fall into one more bucket.
-LATENCY_EDGES_S: Final = (0.0001, 0.0003, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0)
-
-
-def _no_latencies() -> list[int]:
-    return [0] * (len(LATENCY_EDGES_S) + 1)
+from headrace.runtime.latency import LATENCY_EDGES_S, no_latencies
 
 
 class WalFrame(Protocol):
@@ -74,7 +69,7 @@ class WalStatistics:
 
     write_seconds_last: float = 0.0
     write_seconds_max: float = 0.0
-    write_by_bucket: list[int] = field(default_factory=_no_latencies)
+    write_by_bucket: list[int] = field(default_factory=no_latencies)
     """Frames by ``LATENCY_EDGES_S``."""
 
     disk_writes: int = 0
@@ -86,7 +81,7 @@ class WalStatistics:
     disk_seconds_total: float = 0.0
     """From the hand-over of a durable write to its end, as the loop sees it."""
 
-    disk_by_bucket: list[int] = field(default_factory=_no_latencies)
+    disk_by_bucket: list[int] = field(default_factory=no_latencies)
     """Durable writes by ``LATENCY_EDGES_S``."""
 
     log_bytes: int = 0

@@ -31,7 +31,8 @@ from headrace.errors import FencedOutError, HeadraceError, StorageFullError, Wal
 from headrace.limits import MIB
 from headrace.runtime.blocking import BlockingWork
 from headrace.runtime.clock import stopwatch
-from headrace.wal.contract import LATENCY_EDGES_S, WalStatistics
+from headrace.runtime.latency import LATENCY_EDGES_S
+from headrace.wal.contract import WalStatistics
 from headrace.wal.file.frame_write import FrameWrite
 from headrace.wal.file.log_tail import LogTail
 from headrace.wal.file.loop_writes import LoopWrites

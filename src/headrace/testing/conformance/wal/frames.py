@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 
+from headrace.runtime.latency import LATENCY_EDGES_S
 from headrace.testing.conformance.wal.log_use import WalKit, append_all, numbered, read_all, read_contents
-from headrace.wal.contract import LATENCY_EDGES_S, WalFrame
+from headrace.wal.contract import WalFrame
 
 
 class FrameRules(WalKit):
