@@ -268,13 +268,14 @@ def _closing(writer: HdfsWriter) -> Iterator[None]:
 def _write_all(writer: HdfsWriter, buffers: Sequence[Buffer], at: int, block_bytes: int) -> None:
     """Write everything, from offset ``at`` of the file on.
 
-    A block that is full is synced here: the next write closes it, and closing syncs nothing.
+    A block that is full is synced here: the next write closes it, and closing syncs nothing. The library
+    takes what is not ``bytes`` byte by byte, so it gets nothing else.
     """
     for piece in _pieces(buffers):
         rest = memoryview(piece)
         while rest:
-            part = rest[: block_bytes - at % block_bytes]
-            writer.write(part)
+            part = rest[: min(_PIECE_BYTES, block_bytes - at % block_bytes)]
+            writer.write(piece if len(part) == len(piece) and isinstance(piece, bytes) else bytes(part))
             at += len(part)
             rest = rest[len(part) :]
             if at % block_bytes == 0:
