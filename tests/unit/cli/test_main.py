@@ -61,6 +61,7 @@ def test_every_verb_is_there():
         "storage check",
         "storage export",
         "storage import",
+        "storage rebuild",
         "storage repair",
         "storage copy",
         "controller failed-events",
