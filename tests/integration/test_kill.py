@@ -70,62 +70,67 @@ async def read_until_sealed(client, seen):
                 note(payload, seen)
 
 
+async def check_kills(server, kills):
+    """Kill a server that runs, and start it again, as often as said, under load; then compare everything."""
+    rng = random.Random(20130101)
+    acked = collections.defaultdict(lambda: -1)
+    counted = 0
+    wanted = asyncio.Event()
+    goal = 0
+
+    def on_ack(events):
+        nonlocal counted
+        counted += events
+        if counted >= goal:
+            wanted.set()
+
+    async with connect(server.uri) as client:
+        await client.create_scope("kill")
+        await client.create_stream("kill", "stream", StreamConfiguration(scaling=ScalingPolicy.fixed(4)))
+        stopping = asyncio.Event()
+        async with asyncio.TaskGroup() as group:
+            observed = [collections.defaultdict(lambda: -1) for _ in range(READERS)]
+            readers = [group.create_task(read_until_sealed(client, seen)) for seen in observed]
+            writers = [
+                group.create_task(write_until(client, number, acked, stopping, on_ack))
+                for number in range(WRITERS)
+            ]
+            for _ in range(kills):
+                wanted.clear()
+                goal = counted + rng.randint(500, 6000)
+                await asyncio.wait_for(wanted.wait(), 60)
+                await asyncio.to_thread(server.restart)
+            wanted.clear()
+            goal = counted + 2000
+            await asyncio.wait_for(wanted.wait(), 60)
+            stopping.set()
+            await asyncio.wait(writers)
+            await client.seal_stream("kill", "stream")
+            await asyncio.wait(readers, timeout=120)
+            assert all(task.done() for task in readers)
+        written = [task.result() for task in writers]
+        seen = collections.defaultdict(list)
+        async with client.event_reader("kill", "stream", end="tail") as reader:
+            async for batch in reader.batches():
+                for payload in batch.payloads():
+                    number, _, sequence = payload.rstrip(b".").partition(b":")
+                    seen[int(number)].append(int(sequence))
+    for number in range(WRITERS):
+        assert acked[number] == written[number] - 1
+        assert seen[number] == list(range(written[number])), f"writer {number}"
+        assert [last[number] for last in observed] == [written[number] - 1] * READERS
+    assert server.starts == kills + 1
+
+
 @pytest.mark.cluster
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 @pytest.mark.usefixtures("clean_end")
 async def test_twenty_kills_lose_double_and_reorder_nothing(tmp_path):
-    rng = random.Random(20130101)
     server = LocalServer(tmp_path)
     server.start()
     try:
-        acked = collections.defaultdict(lambda: -1)
-        counted = 0
-        wanted = asyncio.Event()
-        goal = 0
-
-        def on_ack(events):
-            nonlocal counted
-            counted += events
-            if counted >= goal:
-                wanted.set()
-
-        async with connect(server.uri) as client:
-            await client.create_scope("kill")
-            await client.create_stream("kill", "stream", StreamConfiguration(scaling=ScalingPolicy.fixed(4)))
-            stopping = asyncio.Event()
-            async with asyncio.TaskGroup() as group:
-                observed = [collections.defaultdict(lambda: -1) for _ in range(READERS)]
-                readers = [group.create_task(read_until_sealed(client, seen)) for seen in observed]
-                writers = [
-                    group.create_task(write_until(client, number, acked, stopping, on_ack))
-                    for number in range(WRITERS)
-                ]
-                for _ in range(KILLS):
-                    wanted.clear()
-                    goal = counted + rng.randint(500, 6000)
-                    await asyncio.wait_for(wanted.wait(), 60)
-                    await asyncio.to_thread(server.restart)
-                wanted.clear()
-                goal = counted + 2000
-                await asyncio.wait_for(wanted.wait(), 60)
-                stopping.set()
-                await asyncio.wait(writers)
-                await client.seal_stream("kill", "stream")
-                await asyncio.wait(readers, timeout=120)
-                assert all(task.done() for task in readers)
-            written = [task.result() for task in writers]
-            seen = collections.defaultdict(list)
-            async with client.event_reader("kill", "stream", end="tail") as reader:
-                async for batch in reader.batches():
-                    for payload in batch.payloads():
-                        number, _, sequence = payload.rstrip(b".").partition(b":")
-                        seen[int(number)].append(int(sequence))
-        for number in range(WRITERS):
-            assert acked[number] == written[number] - 1
-            assert seen[number] == list(range(written[number])), f"writer {number}"
-            assert [last[number] for last in observed] == [written[number] - 1] * READERS
-        assert server.starts == KILLS + 1
+        await check_kills(server, KILLS)
         assert server.stop() == 0
     finally:
         server.close()
