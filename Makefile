@@ -87,7 +87,7 @@ soak: setup  ## the long form of test, for hours: ten times the examples, and FI
 stores: setup  ## chunks in real object stores; servers that are missing are installed by name, into the user's cache
 	-$(BIN)/python -m tests.stores.servers
 	-$(BIN)/python -m tests.stores.hdfs_server
-	HEADRACE_STORES=all $(PYTEST) tests/stores $(PYTEST_ARGS)
+	STORES_TESTED=all $(PYTEST) tests/stores $(PYTEST_ARGS)
 
 lock: setup  ## refresh requirements.lock from pyproject.toml
 	$(BIN)/python -m pip install --quiet uv

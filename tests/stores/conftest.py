@@ -1,6 +1,33 @@
 """Fixtures of the tests of stores."""
 
+import os
+
 import pytest
+
+from tests.stores.servers import SERVERS, UnavailableError
+
+EVERY = os.environ.get("STORES_TESTED") == "all"
+
+
+@pytest.fixture(scope="module")
+def started(request, tmp_path_factory):
+    """A server that runs, by its name."""
+    name = request.param
+    if not EVERY and not SERVERS[name].quick:
+        pytest.skip(f"{name} takes a while to start: make stores")
+    try:
+        with SERVERS[name].start(tmp_path_factory.mktemp(name)) as running:
+            yield running
+    except UnavailableError as error:
+        pytest.skip(str(error))
+
+
+@pytest.fixture
+def server(started, monkeypatch):
+    """The server, with the credentials for it in the environment."""
+    for variable, value in started.environment.items():
+        monkeypatch.setenv(variable, value)
+    return started
 
 
 @pytest.fixture

@@ -61,7 +61,7 @@ def server_jar() -> Path | None:
 
 def why_not() -> str:
     """Return why it is not started here; "" if it is."""
-    if os.environ.get("HEADRACE_STORES") != "all":
+    if os.environ.get("STORES_TESTED") != "all":
         return "HDFS takes a while to start: make stores"
     if shutil.which("java") is None:
         return "there is no Java"

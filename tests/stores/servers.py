@@ -16,6 +16,8 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import pytest
+
 from tests.stores.buckets import make_azure_container, make_gcs_bucket, make_s3_bucket
 
 CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "headrace"
@@ -301,6 +303,13 @@ SERVERS = {
     "radosgw": Radosgw(),
 }
 """Those that start in a second, if they are installed, are part of ``make test``."""
+
+GOOD = sorted(set(SERVERS) - {"s3proxy"})
+
+
+def on(names):
+    """Run a test, or a class of them, on each of these servers: fixture ``server``."""
+    return pytest.mark.parametrize("started", names, indirect=True, scope="module")
 
 
 def main():

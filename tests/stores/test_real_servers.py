@@ -4,7 +4,6 @@ Those that take longer than a second to start are part of ``make stores``, the o
 """
 
 import itertools
-import os
 
 import pytest
 
@@ -14,37 +13,11 @@ from headrace.storage.providers.store_proof import PROOF_PREFIX
 from headrace.storage.providers.stores import prove_store
 from tests.stores.faults import StoreFaults
 from tests.stores.providers import StoreContract, provider_at, wrapped
-from tests.stores.servers import SERVERS, UnavailableError
+from tests.stores.servers import GOOD, on
 
 pytestmark = pytest.mark.cluster
 
-EVERY = os.environ.get("HEADRACE_STORES") == "all"
-GOOD = sorted(set(SERVERS) - {"s3proxy"})
 _places = itertools.count()
-
-
-@pytest.fixture(scope="module")
-def started(request, tmp_path_factory):
-    """A server that runs, by its name."""
-    name = request.param
-    if not EVERY and not SERVERS[name].quick:
-        pytest.skip(f"{name} takes a while to start: make stores")
-    try:
-        with SERVERS[name].start(tmp_path_factory.mktemp(name)) as running:
-            yield running
-    except UnavailableError as error:
-        pytest.skip(str(error))
-
-
-@pytest.fixture
-def server(started, monkeypatch):
-    for variable, value in started.environment.items():
-        monkeypatch.setenv(variable, value)
-    return started
-
-
-def on(names):
-    return pytest.mark.parametrize("started", names, indirect=True, scope="module")
 
 
 class OnServer:
