@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from headrace.errors import CorruptionError, NoSuchSegmentError
+from headrace.segmentstore.container.config import ContainerConfig
 from headrace.segmentstore.container.container import SegmentContainer
 from headrace.standalone.config import StandaloneConfig
 from headrace.standalone.data_plane import DataPlane
@@ -17,6 +18,7 @@ from headrace.standalone.repair_plan import RepairPlan, Truncation
 from headrace.standalone.server import StandaloneServer
 
 _OBJECTS_PER_CALL: Final = 1000
+_NEVER_S: Final = 1e9
 
 
 @dataclass(slots=True)
@@ -40,9 +42,7 @@ async def repair_storage(config: StandaloneConfig, plan: RepairPlan) -> RepairRe
         DirectoryLockedError: one does.
         DataCorruptionError: a container cannot be recovered; nothing was done.
     """
-    # No reader is there that may still have an old layout.
-    storage = replace(config.container.storage, garbage_delay_s=0.0)
-    server = StandaloneServer(replace(config, container=replace(config.container, storage=storage)))
+    server = StandaloneServer(replace(config, container=_quiet(config.container)))
     report = RepairReport()
     plane = await server.start_data()
     try:
@@ -53,6 +53,15 @@ async def repair_storage(config: StandaloneConfig, plan: RepairPlan) -> RepairRe
     finally:
         await server.stop()
     return report
+
+
+def _quiet(config: ContainerConfig) -> ContainerConfig:
+    """Nothing is deleted in the background; and no reader may still have an old layout."""
+    return replace(
+        config,
+        storage=replace(config.storage, garbage_delay_s=0.0),
+        storage_writer=replace(config.storage_writer, garbage_interval_s=_NEVER_S),
+    )
 
 
 async def _truncate_all(container: SegmentContainer, plan: RepairPlan, report: RepairReport) -> None:
