@@ -102,7 +102,9 @@ class ObjectStoreChunkProvider:
         key = self._keys.key_of(name)
         write_id = self._entropy.token(16).hex()
         async with self._writes:
-            content = buffers[0] if len(buffers) == 1 else b"".join(buffers)
+            # The library takes a memoryview byte by byte: 25 ms of the loop for each MB.
+            is_plain = len(buffers) == 1 and isinstance(buffers[0], bytes | bytearray)
+            content = buffers[0] if is_plain else b"".join(buffers)
             metadata = self._keys.metadata_of(name, key, write_id)
             creation = ObjectCreation(self._operator, name, key, content, metadata, self._entropy)
             creation.begin()
