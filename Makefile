@@ -20,8 +20,8 @@ $(STAMP): pyproject.toml requirements.lock
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps -e .
 	touch $(STAMP)
 
-demo: setup  ## the main job: a durable server, 336,776 flights, a PySpark pipeline, every total checked (ARGS=--keep leaves it running)
-	$(BIN)/python -m headrace.cli.main demo $(ARGS)
+demo: setup  ## the main job: a durable server, 336,776 flights, a PySpark pipeline, every total checked (ARGS=--keep leaves it running; STORE=s3: chunks in a local S3 server, or the URI of a store)
+	$(BIN)/python -m headrace.cli.main demo $(if $(STORE),--storage '$(STORE)') $(ARGS)
 
 quick: setup  ## a minute: format, lint, types, layers, unit tests (the slow ones not, and few examples of each property)
 	$(MAKE) --jobs 2 --output-sync fmt-check lint types layers

@@ -26,6 +26,7 @@ SETTINGS: Final = {
     "HEADRACE_SCALING__HOT_S": "0.5",
     "HEADRACE_SCALING__COOL_DOWN_S": "1",
     "HEADRACE_CONTROLLER__RETENTION__PERIOD_S": "1",
+    "HEADRACE_CONTAINER__STORAGE_WRITER__OBJECT_AGE_S": "10",
 }
 """Environment of the demo's server: its year takes seconds, so its policies act within seconds."""
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import tempfile
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
+from urllib.request import urlopen
 
 from headrace.client.blocking import BlockingClient, connect
 from headrace.demo import flights as data
@@ -24,7 +27,9 @@ from headrace.demo.pipeline import run_pipeline, start_spark, totals_of_parquet,
 from headrace.demo.report import Report, carriers_table, origins_line, save_plot
 from headrace.demo.totals import check_order, differences, expected_totals
 from headrace.limits import MIB
+from headrace.storage.providers.location import StorageLocation
 from headrace.testing import LocalServer
+from headrace.testing.local_s3 import LocalS3
 
 if TYPE_CHECKING:  # PySpark takes seconds to import: that happens beside the server's start
     from pyspark.sql import SparkSession
@@ -33,12 +38,14 @@ DIRECTORY: Final = "demo-output"
 _DIFFERENCES_SHOWN: Final = 10
 
 
-def run(*, keep: bool, directory: str | None) -> int:
+def run(*, keep: bool, directory: str | None, storage: str | None = None) -> int:
     """Run the demo.
 
     Args:
         keep: leave the server running and say how to explore it.
         directory: where results go, ``demo-output`` by default.
+        storage: URI of a store; its chunks go below a prefix of this run. ``s3``: a local S3 server.
+                None: chunks in the data directory.
 
     Returns:
         An exit code: 0 if every total was right, 1 otherwise.
@@ -47,14 +54,25 @@ def run(*, keep: bool, directory: str | None) -> int:
     output.mkdir(parents=True, exist_ok=True)
     working = Path(tempfile.mkdtemp(prefix="run-", dir=output))
     # A session of its own: Ctrl-C in the demo must not reach a server that is left running.
+    store = LocalS3(working / "s3", own_session=True) if storage == "s3" else None
     server = LocalServer(working, environment=SETTINGS, own_session=True)
     try:
+        if store is not None:
+            store.start()
+            server.environment |= store.environment
+            storage = store.uri()
+        if storage is not None:
+            server.arguments += ("--storage", _below(storage, working.name))
         passed = _Demo(server, output, working).run()
         if keep:
             _explain(server)
             server.leave_running()
+            if store is not None:
+                store.leave_running()
     finally:
         server.close()
+        if store is not None:
+            store.close()
         if not keep:
             shutil.rmtree(working, ignore_errors=True)
     return 0 if passed else 1
@@ -125,6 +143,9 @@ class _Demo:
             problems.insert(0, f"stream {SCOPE}/{FLIGHTS} did not split by itself")
         if order.out_of_order:
             problems.insert(0, f"{order.out_of_order} carriers came back out of order")
+        with report.step("look into long-term storage") as step:
+            objects, size = _stored(server)
+            step.remark = f"{objects} objects, {size / MIB:.0f} MiB so far; the rest is in the log"
         with report.step("draw the picture") as step:
             picture = self._output / "delays.png"
             totals = found["the Parquet files"]
@@ -154,6 +175,19 @@ class _Demo:
         folder = _near(self._output)
         self._report.say(f"  Picture: {folder}/delays.png   Table: {folder}/delays.parquet\n")
         return True
+
+
+def _below(storage: str, prefix: str) -> str:
+    """Return the URI of a prefix in a store that other runs may have used. Raises: InvalidArgumentError."""
+    location = StorageLocation.parse(storage)
+    return str(replace(location, prefix=f"{location.prefix}/{prefix}".lstrip("/")))
+
+
+def _stored(server: LocalServer) -> tuple[int, int]:
+    """Return how many objects of how many bytes the server has made in long-term storage."""
+    with urlopen(f"{server.rest_url}/v1/debug/statistics", timeout=60) as answer:  # noqa: S310 - our server
+        chunks = json.load(answer)["chunks"]
+    return chunks["objects_created"], chunks["bytes_written"]
 
 
 def _near(path: Path) -> Path:

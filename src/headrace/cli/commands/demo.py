@@ -17,11 +17,15 @@ def register(nouns: Subparsers[argparse.ArgumentParser]) -> None:
         """
         headrace demo
         headrace demo --keep
+        headrace demo --storage s3
         """,
         connects=False,
     )
     verb.add_argument(
         "--keep", action="store_true", help="leave the server running and print how to explore it"
+    )
+    verb.add_argument(
+        "--storage", metavar="URI", help="store of the chunks, as of standalone; s3: a local versitygw"
     )
     verb.add_argument("--directory", metavar="DIR", help="where data and results go (default: demo-output)")
 
@@ -32,6 +36,6 @@ def run(chosen: argparse.Namespace) -> None:
     check_requirements()
     from headrace.demo.run import run as run_demo
 
-    code = run_demo(keep=chosen.keep, directory=chosen.directory)
+    code = run_demo(keep=chosen.keep, directory=chosen.directory, storage=chosen.storage)
     if code:
         sys.exit(code)
