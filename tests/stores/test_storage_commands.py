@@ -102,11 +102,16 @@ async def test_a_system_in_a_bucket_is_checked_copied_mended_and_exported(tmp_pa
             code, out, err = await run("check", "--data-dir", data, "--storage", target, "--deep")
             assert code == 0, (out, err)
 
+        server.arguments = (*server.arguments, "--storage", second)
+        server.start()
+        assert await read(server) == [event(number) for number in range(EVENTS)], "it was moved"
+        server.stop()
+
         exported = place()
         code, _, err = await run("export", "demo/orders", "--data-dir", data, "--to", exported)
         assert code == 0, err
 
-        provider = provider_at(first)
+        provider = provider_at(second)
         chunks = await chunks_of(provider)
         await provider.delete(chunks[0])
         code, out, _ = await run("check", "--data-dir", data)

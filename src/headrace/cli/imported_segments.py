@@ -139,6 +139,10 @@ def _split(data: bytes, name: str, position: int) -> tuple[list[bytes], int]:
             raise DataCorruptionError(
                 f"no event begins after {position + at} bytes: was it a stream of bytes? (--bytes)", path=name
             )
+        if length == 0:
+            raise DataCorruptionError(
+                f"an event of no bytes after {position + at} bytes: it cannot be written again", path=name
+            )
         end = at + EVENT_HEADER_BYTES + length
         if end > len(data):
             break

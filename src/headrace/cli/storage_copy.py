@@ -19,13 +19,14 @@ _MB: Final = 1_000_000
 
 def run(chosen: argparse.Namespace) -> None:
     """Copy, say what was done, and raise if the target is not the same in the end."""
-    if StorageLocation.parse(chosen.source) == StorageLocation.parse(chosen.target):
-        raise InvalidArgumentError("both URIs are of the same place")
+    _check_apart(StorageLocation.parse(chosen.source), StorageLocation.parse(chosen.target))
     report = asyncio.run(_copy(chosen))
     if chosen.json:
         print_json(asdict(report))
     else:
         _print(report)
+    if not report.objects:
+        raise InvalidArgumentError(f"there is nothing in {chosen.source}")
     if report.different:
         count = len(report.different)
         raise DataCorruptionError(f"{count} objects of the target are not those of the source")
@@ -34,6 +35,20 @@ def run(chosen: argparse.Namespace) -> None:
             f"{len(report.changed)} objects came, grew or went meanwhile: a server writes to the source; "
             "repeat the copy when it is stopped"
         )
+
+
+def _check_apart(source: StorageLocation, target: StorageLocation) -> None:
+    """Raises: InvalidArgumentError: one place is in the other, so that copies would be copied."""
+    if (source.scheme, source.bucket, source.option("endpoint")) == (
+        target.scheme,
+        target.bucket,
+        target.option("endpoint"),
+    ):
+        inner, outer = sorted((f"{source.prefix}/".lstrip("/"), f"{target.prefix}/".lstrip("/")), key=len)[
+            ::-1
+        ]
+        if inner.startswith(outer):
+            raise InvalidArgumentError("one of the places is in the other: choose another prefix")
 
 
 async def _copy(chosen: argparse.Namespace) -> CopyReport:

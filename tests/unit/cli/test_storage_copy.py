@@ -53,4 +53,9 @@ def test_wrong_places_are_refused(copy, tmp_path):
     assert "no directory" in copy()[2]
     make(tmp_path / "source", a=b"aaa")
     assert copy(target=tmp_path / "source")[0] == 2
+    assert "is in the other" in copy(target=tmp_path / "source" / "demo")[2]
+    assert "is in the other" in copy(source=tmp_path / "source" / "demo", target=tmp_path / "source")[2]
+    (tmp_path / "empty").mkdir()
+    code, _, err = copy(source=tmp_path / "empty")
+    assert (code, "there is nothing in" in err) == (2, True)
     assert "above zero" in copy("--requests-per-s", "-1")[2]
