@@ -20,6 +20,7 @@ from headrace.testing.conformance.row_store import RowStoreContract
 from headrace.testing.disk import SimulatedDisk
 from headrace.testing.filesystem import SimulatedFilesystem
 from headrace.testing.memory_row_store import MemoryRowStore
+from headrace.testing.object_store_faults import FaultyObjectStore
 from headrace.testing.storage_faults import FaultyChunkProvider, FaultyRowStore, fail_reads
 from tests.unit.storage.chunks_at_hand import ChunksAtHand
 
@@ -64,6 +65,24 @@ class TestFaultyProviderWithoutFaultsOrAppend(ChunkProviderContract):
     @pytest.fixture(autouse=True)
     def _objects(self):
         self.provider = FaultyChunkProvider(MemoryChunkProvider(supports_append=False))
+
+    async def make(self):
+        return self.provider
+
+
+class TestFaultyObjectStoreWithoutFaults(ChunkProviderContract):
+    @pytest.fixture(autouse=True)
+    def _objects(self):
+        self.provider = FaultyObjectStore(SeededEntropy(1))
+
+    async def make(self):
+        return self.provider
+
+
+class TestFaultyObjectStoreWithAppend(ChunkProviderContract):
+    @pytest.fixture(autouse=True)
+    def _objects(self):
+        self.provider = FaultyObjectStore(SeededEntropy(1), supports_append=True, page_objects_max=100)
 
     async def make(self):
         return self.provider

@@ -10,7 +10,15 @@ from headrace.testing.faults.host_faults import HostFault
 from headrace.testing.network_config import NetworkConfig
 from headrace.testing.simulation import Simulation
 from tests.simulation.reduction import Reduction
-from tests.simulation.scenarios import controllers, data_plane, read_index, storage_writer, tables
+from tests.simulation.scenarios import (
+    controllers,
+    data_plane,
+    far_storage,
+    read_index,
+    rival_storages,
+    storage_writer,
+    tables,
+)
 from tests.simulation.scenarios.container import upheaval
 from tests.simulation.scenarios.container_profile import FAULTS
 from tests.simulation.scenarios.two_owners import KINDS, rivalry
@@ -49,6 +57,10 @@ async def _attributes(sim: Simulation, reduction: Reduction) -> Any:
 
 async def _chains(sim: Simulation, reduction: Reduction) -> Any:
     return await upheaval(sim, reduction, chains=True)
+
+
+async def _objects(sim: Simulation, reduction: Reduction) -> Any:
+    return await upheaval(sim, reduction, objects=True)
 
 
 async def _data_plane(sim: Simulation, reduction: Reduction) -> Any:
@@ -105,8 +117,12 @@ SCENARIOS: Final[dict[str, Scenario]] = {
     "data_plane": Scenario(
         _data_plane, data_plane.LIVES, data_plane.CLIENTS, data_plane.STEPS, data_plane.FAULTS, _LOSSY
     ),
+    "objects": Scenario(_objects, 5, 4, 32, (*FAULTS, *far_storage.TROUBLES)),
     "read_index": Scenario(
         read_index.turmoil, 1, read_index.CONTAINERS, read_index.STEPS, read_index.FAULTS, share=2.0
+    ),
+    "rival_storages": Scenario(
+        rival_storages.rivalry, 1, 1, rival_storages.STEPS, rival_storages.FAULTS, share=3.0
     ),
     "storage_writer": Scenario(
         storage_writer.histories, storage_writer.LIVES, 1, storage_writer.STEPS, _STORAGE_FAULTS

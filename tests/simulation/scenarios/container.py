@@ -14,12 +14,15 @@ from typing import Any, Final
 from headrace.errors import CorruptionError, HeadraceError
 from headrace.testing.failures import SimulationError, StalledError
 from headrace.testing.host import HostDownError
+from headrace.testing.object_store_faults import FaultyObjectStore, ObjectStoreFaults
 from headrace.testing.simulation import Simulation
 from tests.simulation.models.container_calls import DeleteSegmentCall
 from tests.simulation.models.container_history import ContainerHistory
+from tests.simulation.models.offline_check import check_offline
 from tests.simulation.reduction import ALL, Reduction
 from tests.simulation.scenarios.container_profile import ENDINGS, ContainerProfile, draw_profile
-from tests.simulation.scenarios.container_world import ContainerWorld, Owner
+from tests.simulation.scenarios.container_world import LOG, ContainerWorld, Owner
+from tests.simulation.scenarios.far_storage import TIDY_S, draw_far, tidying
 from tests.simulation.workloads.attribute_client import AttributeClient
 from tests.simulation.workloads.container_clients import ContainerClient
 
@@ -28,12 +31,23 @@ _STALL_TIMEOUT_S: Final = 300.0
 
 
 async def upheaval(
-    sim: Simulation, reduction: Reduction = ALL, *, chains: bool = False, attributes: bool = False
+    sim: Simulation,
+    reduction: Reduction = ALL,
+    *,
+    chains: bool = False,
+    attributes: bool = False,
+    objects: bool = False,
 ) -> ContainerHistory:
-    """Let owners come and go while clients work; judge each period; then look at what storage has."""
+    """Let owners come and go while clients work; judge each period; then look at what storage has.
+
+    With ``objects`` that is an object store across a network, and in the end the check of a stopped container
+    finds nothing there that is damaged or not needed.
+    """
     profile = draw_profile(sim.entropy.fork("profile"), reduction)
     if chains:
         profile = _chained(profile)
+    if objects:
+        profile = draw_far(profile, sim.entropy.fork("far"), reduction)
     profile = dataclasses.replace(profile, attributes=attributes)
     world = ContainerWorld(sim, profile)
     entropy = sim.entropy.fork("endings")
@@ -176,7 +190,7 @@ async def _compete(world: ContainerWorld, owner: Owner, clients: list[asyncio.Ta
 
 async def _finish(world: ContainerWorld) -> None:
     """Nothing disturbs any more: recover, store, recover from storage, and once more."""
-    world.foundations.troubled = False
+    world.foundations.end_troubles()
     host = world.sim.host("store")
     host.disk.heal()
     host.disk.slowness = 1.0
@@ -192,3 +206,23 @@ async def _finish(world: ContainerWorld) -> None:
     for _ in range(2):
         owner = await world.start_owner(host)
         host.kill()
+    if world.foundations.far is not None:
+        await _check_far(world, world.foundations.far)
+
+
+async def _check_far(world: ContainerWorld, far: FaultyObjectStore) -> None:
+    """Let a last owner tidy up; then rows, log and objects fit each other, and nothing is left over."""
+    await far.settle()
+    far.faults = ObjectStoreFaults()
+    world.profile = tidying(world.profile)
+    host = world.sim.host("store")
+    owner = await world.start_owner(host)
+    await asyncio.sleep(TIDY_S)
+    await world.run_in(owner, world.check_stored(owner))
+    segments = {
+        name: (await world.run_in(owner, owner.container.resolve(name))).segment_id
+        for name in world.history.state.segments
+    }
+    await world.stop(owner)
+    host.kill()
+    check_offline(host.disk, f"/data/wal/{LOG}", far.objects, segments)

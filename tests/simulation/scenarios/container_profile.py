@@ -16,6 +16,7 @@ from headrace.segmentstore.container.config import ContainerConfig
 from headrace.segmentstore.readindex.cache.eviction_policy import CacheConfig
 from headrace.segmentstore.readindex.read_index import ReadIndexConfig
 from headrace.segmentstore.storagewriter.config import StorageWriterConfig
+from headrace.testing.object_store_faults import ObjectStoreFaults
 from headrace.testing.simulated_settings import simulated
 from headrace.wal.config import WalConfig
 from tests.simulation.reduction import Reduction
@@ -69,6 +70,8 @@ class ContainerProfile:
     """Whether logs are asked as over a network."""
     loop_writes: bool = False
     """Whether logs in files write small frames on the loop."""
+    far_storage: ObjectStoreFaults | None = None
+    """What is wrong with long-term storage if that is an object store across a network."""
     connection_requests_max: int = 128
     receive_buffer_bytes: int = 256 * KIB
     connection_bytes_max: int = 512 * MIB

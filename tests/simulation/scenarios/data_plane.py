@@ -214,7 +214,7 @@ async def _wait(tasks: list[asyncio.Task[None]], limit_s: float, *, must: bool =
 
 async def _finish(world: StoreWorld, one: SimulatedHost, reduction: Reduction) -> None:
     """Nothing disturbs any more: recover, work, store, recover from storage, and once more."""
-    world.foundations.troubled = False
+    world.foundations.end_troubles()
     other = world.sim.hosts["other"]
     await world.begin(one)
     must_answer_s = None if world.profile.log_s_max > _SLOW_LOG_S else _MUST_ANSWER_S

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Final
 
 from headrace.errors import StorageReadError
@@ -14,6 +15,7 @@ from headrace.storage.providers.contract import ChunkProvider
 from headrace.storage.providers.filesystem import FilesystemChunkProvider, FilesystemProviderConfig
 from headrace.storage.providers.memory import MemoryChunkProvider
 from headrace.testing.distant_wal import make_distant
+from headrace.testing.object_store_faults import FaultyObjectStore, ObjectStoreFaults
 from headrace.testing.simulation import Simulation
 from headrace.testing.storage_faults import Fault, FaultyChunkProvider, ModifyingCall
 from headrace.testing.wal_faults import FaultyMemoryWal
@@ -27,6 +29,8 @@ CHUNKS: Final = "/data/chunks"
 
 _THREADS: Final = ChunkThreadsConfig(writes=2, reads=2)
 _FILES: Final = FilesystemProviderConfig(written_cache_bytes=4096)
+_PAGE_OBJECTS: Final = 20
+"""More than one page of them, in most listings."""
 
 
 class Foundations:
@@ -40,6 +44,19 @@ class Foundations:
         self._faults = sim.entropy.fork("storage-faults")
         self._logs = MemoryLogStore()
         self._objects = MemoryChunkProvider(supports_append=profile.supports_append)
+        self.far: FaultyObjectStore | None = None
+        if profile.far_storage is not None:
+            faults = replace(profile.far_storage)
+            entropy = sim.entropy.fork("far-storage")
+            self.far = FaultyObjectStore(
+                entropy, faults, supports_append=profile.supports_append, page_objects_max=_PAGE_OBJECTS
+            )
+
+    def end_troubles(self) -> None:
+        """Let nothing go wrong any more by itself; what was begun still ends late."""
+        self.troubled = False
+        if self.far is not None:
+            self.far.faults = ObjectStoreFaults(latency_s_max=self.far.faults.latency_s_max)
 
     def make_wal(self, name: str, runtime: Runtime, entropy: SeededEntropy, kill: Callable[[], None]) -> Wal:
         """Return an unopened log; ``kill`` ends the process of its owner."""
@@ -69,8 +86,10 @@ class Foundations:
             return wal
         return make_distant(wal, entropy.fork("distant-log"), max(self._profile.log_s_max, 0.001))
 
-    def make_chunks(self, runtime: Runtime) -> FaultyChunkProvider:
+    def make_chunks(self, runtime: Runtime) -> ChunkProvider:
         """Return the way of one process to the objects."""
+        if self.far is not None:
+            return self.far
         provider: ChunkProvider = self._objects
         if self._profile.file_chunks:
             files = runtime.filesystem

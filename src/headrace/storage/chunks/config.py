@@ -62,7 +62,7 @@ class SegmentStorageConfig:
 
     merge_bytes_max: int = tunable(
         32 * MIB,
-        low=64 * KIB,
+        low=1 * KIB,
         high=1 << 30,
         simulate=(1 * KIB, 4 * KIB),
         help="Longest chunk that is made of small ones, if the rollover size is not less; a rewrite takes "

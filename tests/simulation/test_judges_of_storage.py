@@ -1,0 +1,108 @@
+"""The judges of `objects` and `rival_storages` can convict: what storage must never do on an object store."""
+
+import logging
+
+import pytest
+
+from headrace.errors import ChunkExistsError, CorruptionError, StorageWriteError
+from headrace.storage.chunks.chunk_names import parse_chunk_name
+from headrace.storage.chunks.chunk_writer import ChunkWriter
+from headrace.storage.chunks.garbage import may_be_orphan
+from headrace.storage.chunks.garbage_collector import GarbageCollector
+from headrace.storage.chunks.segment_storage import ChunkedSegmentStorage
+from headrace.testing.object_store_faults import FaultyObjectStore
+from tests.simulation.run_seeds import run_one
+
+
+@pytest.fixture(autouse=True)
+def _errors_only():
+    logging.getLogger("headrace").setLevel(logging.CRITICAL)
+    yield
+    logging.getLogger("headrace").setLevel(logging.NOTSET)
+
+
+def collect_what_a_row_names(monkeypatch):
+    monkeypatch.setattr(GarbageCollector, "_find_orphans", _find_all_of_former_owners)
+
+
+async def _find_all_of_former_owners(_, listed, incarnation, epoch):
+    return [name for name in listed if may_be_orphan(name, incarnation=incarnation, epoch=epoch)]
+
+
+def take_the_object_of_a_stranger(monkeypatch):
+    honest = FaultyObjectStore.create
+
+    async def create(store, name, buffers=(), beside=None):
+        try:
+            await honest(store, name, buffers, beside)
+        except ChunkExistsError:
+            assert name in store.objects
+
+    monkeypatch.setattr(FaultyObjectStore, "create", create)
+
+
+def commit_before_an_object_is_durable(monkeypatch):
+    honest = ChunkWriter._write_piece
+
+    async def write_piece(writer, *rest):
+        try:
+            await honest(writer, *rest)
+        except StorageWriteError:
+            return  # it probably happened
+
+    monkeypatch.setattr(ChunkWriter, "_write_piece", write_piece)
+
+
+def delete_what_a_doubtful_commit_may_have_named(monkeypatch):
+    honest = ChunkedSegmentStorage._commit
+
+    async def commit_written(storage, written, rows, *layouts, garbage=None):
+        try:
+            await honest(storage, rows, *layouts, garbage=garbage)
+        except BaseException:
+            storage._writer.discard(written)
+            raise
+
+    monkeypatch.setattr(ChunkedSegmentStorage, "_commit_written", commit_written)
+
+
+def collect_what_an_owner_is_writing(monkeypatch):
+    def may_be_orphan(name, *, incarnation, epoch):
+        return (parsed := parse_chunk_name(name)) is not None and parsed.epoch <= epoch
+
+    monkeypatch.setattr("headrace.storage.chunks.garbage_collector.may_be_orphan", may_be_orphan)
+
+
+def leave_what_was_given_up(monkeypatch):
+    """The next owner finds it only if it looks; this one looks for nothing."""
+
+    async def collect_orphans(collector, *_):
+        return 0
+
+    monkeypatch.setattr(GarbageCollector, "collect_orphans", collect_orphans)
+
+
+#: Each with the scenario that has to find it, in how many seeds, and the last seed that did: it goes first.
+BUGS = [
+    (collect_what_a_row_names, "objects", 12, 0),
+    (take_the_object_of_a_stranger, "rival_storages", 40, 4),
+    (commit_before_an_object_is_durable, "objects", 12, 0),
+    (delete_what_a_doubtful_commit_may_have_named, "rival_storages", 400, 57),
+    (collect_what_an_owner_is_writing, "rival_storages", 100, 18),
+    (leave_what_was_given_up, "objects", 12, 0),
+    (leave_what_was_given_up, "rival_storages", 12, 0),
+]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("plant", "scenario", "seeds", "first"), BUGS, ids=lambda value: getattr(value, "__name__", "")
+)
+def test_a_planted_bug_is_found(plant, scenario, seeds, first, monkeypatch):
+    plant(monkeypatch)
+    for seed in (first, *range(seeds)):
+        try:
+            run_one(scenario, seed)
+        except (AssertionError, CorruptionError):  # of the judge, or the store sees it itself
+            return
+    pytest.fail(f"{seeds} seeds have not found it")
