@@ -4,6 +4,7 @@ import os
 
 import pytest
 
+from tests.stores.hdfs_server import HdfsServer, why_not
 from tests.stores.servers import SERVERS, UnavailableError
 
 EVERY = os.environ.get("STORES_TESTED") == "all"
@@ -35,3 +36,16 @@ def quick_pauses(monkeypatch):
     """Nothing waits between attempts."""
     monkeypatch.setattr("headrace.storage.providers.object_creation.PAUSES_S", (0.0, 0.0, 0.0))
     monkeypatch.setattr("headrace.storage.providers.retrying.PAUSES_S", (0.0, 0.0))
+
+
+@pytest.fixture(scope="session")
+def hdfs(tmp_path_factory):
+    """A name node and a data node."""
+    if why_not():
+        pytest.skip(why_not())
+    server = HdfsServer(tmp_path_factory.mktemp("hdfs"))
+    try:
+        server.start()
+        yield server
+    finally:
+        server.stop()

@@ -39,18 +39,10 @@ pytestmark = [
 DIRECTORIES = itertools.count()
 
 
-@pytest.fixture(scope="module")
-def server(tmp_path_factory):
-    server = HdfsServer(tmp_path_factory.mktemp("hdfs"))
-    server.start()
-    yield server
-    server.stop()
-
-
 @pytest.fixture
-def location(server):
+def location(hdfs):
     """A directory that no other test uses."""
-    return server.location(f"tests/{next(DIRECTORIES)}")
+    return hdfs.location(f"tests/{next(DIRECTORIES)}")
 
 
 @pytest.fixture
@@ -144,19 +136,19 @@ time.sleep(600)
 """
 
 
-def leave_open(server, location, name, how):
+def leave_open(hdfs, location, name, how):
     """Have a process open a file, write to it and be killed."""
     path = f"/{location.prefix}/{name}.chunk"
-    command = [sys.executable, "-c", HOLDER, server.address, path, how]
+    command = [sys.executable, "-c", HOLDER, hdfs.address, path, how]
     with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
         assert process.stdout.readline() == b"held\n"
         os.kill(process.pid, signal.SIGKILL)
 
 
-async def test_what_a_dead_owner_left_open_is_read_and_its_length_known(make, server, location):
+async def test_what_a_dead_owner_left_open_is_read_and_its_length_known(make, hdfs, location):
     provider = make()
     await provider.create("c", [b"abc"])
-    leave_open(server, location, "c", "append")
+    leave_open(hdfs, location, "c", "append")
     assert await read_bytes(provider, "c", 0, 3) == b"abc"
     with pytest.raises(ChunkOffsetError) as caught:
         await provider.append("c", 3, [b"x"])
@@ -165,18 +157,18 @@ async def test_what_a_dead_owner_left_open_is_read_and_its_length_known(make, se
     assert await read_bytes(provider, "c", 0, 8) == b"abcmore!"
 
 
-async def test_an_append_to_what_a_dead_owner_left_open_meets_its_length(make, server, location):
+async def test_an_append_to_what_a_dead_owner_left_open_meets_its_length(make, hdfs, location):
     provider = make()
     await provider.create("c", [b"abc"])
-    leave_open(server, location, "c", "append")
+    leave_open(hdfs, location, "c", "append")
     with pytest.raises(ChunkOffsetError) as caught:
         await provider.append("c", 3, [b"x"])
     assert caught.value.actual == 7
 
 
-async def test_what_a_dead_owner_did_not_finish_is_there_and_can_be_deleted(make, server, location):
+async def test_what_a_dead_owner_did_not_finish_is_there_and_can_be_deleted(make, hdfs, location):
     provider = make()
-    leave_open(server, location, "c", "create")
+    leave_open(hdfs, location, "c", "create")
     with pytest.raises(ChunkExistsError):
         await provider.create("c", [b"x"])
     assert await list_names(provider) == ["c"]
@@ -185,10 +177,10 @@ async def test_what_a_dead_owner_did_not_finish_is_there_and_can_be_deleted(make
     await provider.create("c", [b"x"])
 
 
-async def test_who_only_looks_ends_no_writer(make, server, location):
+async def test_who_only_looks_ends_no_writer(make, hdfs, location):
     provider, looking = make(), make(fences=False)
     await provider.create("c", [b"abc"])
-    leave_open(server, location, "c", "append")
+    leave_open(hdfs, location, "c", "append")
     with pytest.raises(StorageReadError, match="another process writes it"):
         await looking.read("c", 0, 3)
     with pytest.raises(StorageWriteError):
@@ -196,10 +188,10 @@ async def test_who_only_looks_ends_no_writer(make, server, location):
     assert (await looking.info("c")).length == 7
 
 
-async def test_no_space_is_no_doubt(make, server, location):
+async def test_no_space_is_no_doubt(make, hdfs, location):
     provider, block = make(), bytes(MIB)
     await provider.create("before", [block])
-    server.admin("-setSpaceQuota", str(4 * MIB), f"/{location.prefix}")
+    hdfs.admin("-setSpaceQuota", str(4 * MIB), f"/{location.prefix}")
     with pytest.raises(StorageFullError):
         await provider.create("large", [block] * 8)
     assert await list_names(provider) == ["before"]
@@ -210,7 +202,7 @@ async def test_no_space_is_no_doubt(make, server, location):
     assert await read_bytes(provider, "before", 0, MIB) == block
     with pytest.raises(StorageWriteError):  # half a block of it may be there
         await provider.append("filler", 5 * MIB // 2, [block])
-    server.admin("-clrSpaceQuota", f"/{location.prefix}")
+    hdfs.admin("-clrSpaceQuota", f"/{location.prefix}")
     await provider.append("before", MIB, [b"d"])
     assert await read_bytes(provider, "filler", 0, 1) == b"\0"
 
@@ -229,15 +221,15 @@ async def test_a_name_node_that_is_away_is_an_error_within_seconds():
     await threads.wait_closed()
 
 
-async def test_a_name_node_that_comes_back_is_used_again(make, server):
+async def test_a_name_node_that_comes_back_is_used_again(make, hdfs):
     provider = make()
     await provider.create("c", [b"abc"])
-    server.stop_name_node()
+    hdfs.stop_name_node()
     with pytest.raises(StorageWriteError):
         await provider.append("c", 3, [b"d"])
     with pytest.raises(StorageReadError):
         await provider.info("c")
-    await asyncio.to_thread(server.start_name_node)
+    await asyncio.to_thread(hdfs.start_name_node)
     assert await read_bytes(provider, "c", 0, 3) == b"abc"
     await provider.append("c", 3, [b"d"])
     await provider.create("e", [b"f"])

@@ -6,8 +6,8 @@ they do their work on the event loop, and panic where they should wait for a nam
 A write that returned is synced by every data node that has the block.
 
 While a file is appended to, its last block cannot be read. Reads wait for writes of this provider, therefore,
-and have a file closed that another one left open: by then its owner is dead, or has lost the container, and
-is fenced. A provider that only looks does not do that.
+and have a file closed that another process left open: by then that is dead, or has lost the container, and
+is fenced. A provider that only looks waits until the name node has not heard of it for a minute.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ from headrace.storage.providers.hdfs_files import (
     HdfsClient,
     LeaseHeldError,
     append_file,
+    close_abandoned_file,
     create_file,
     delete_file,
     list_some,
@@ -64,7 +65,8 @@ _THREADS_END_S: Final = 10.0
 class HdfsChunkProvider:
     """Files below the directory of ``location``. Belongs to one event loop.
 
-    ``fences``: whether files that other processes left open are closed, which ends those processes' writes.
+    ``fences``: whether files that other processes left open are closed although these may live, which ends
+    their writes.
     ``closes_threads``: whether ``threads`` are its own.
     """
 
@@ -199,18 +201,21 @@ class HdfsChunkProvider:
                 return await call()
             except LeaseHeldError:
                 await asyncio.sleep(pause_s)
-        if self._fences:
-            await self._recover(name, kind)
         try:
+            await self._recover(name, kind)
             return await call()
         except LeaseHeldError as error:
-            raise kind(f"{name}: another process writes it: {error}") from error
+            raise kind(
+                f"{name}: another process writes it, or died within the last minute: {error}"
+            ) from error
 
     async def _recover(self, name: str, kind: type[StorageReadError | StorageWriteError]) -> None:
+        """Raises: LeaseHeldError: the process that writes may live, and must not be fenced."""
         _logger.info("closing %s, which another process left open", name)
+        close = recover_file if self._fences else close_abandoned_file
         clock = asyncio.get_running_loop()
         begin_s = clock.time()
-        while not await self._threads.read(recover_file, self._client, name, self._path(name)):
+        while not await self._threads.read(close, self._client, name, self._path(name)):
             if clock.time() - begin_s > _RECOVERY_S:
                 raise kind(f"{name}: another process left it open, and it was not closed in {_RECOVERY_S} s")
             await asyncio.sleep(_RECOVERY_PAUSE_S)

@@ -34,6 +34,7 @@ _BLOCK_BYTES_MIN: Final = MIB
 """Name nodes refuse smaller blocks, unless they are configured to take them."""
 
 _OWN_LEASE: Final = "already the current lease holder"
+_RECOVERING: Final = "RecoveryInProgressException"
 _FULL: Final = ("QuotaExceededException", "could only be written to 0 of")
 
 
@@ -78,7 +79,7 @@ class HdfsClient(Protocol):
 
 
 class LeaseHeldError(Exception):
-    """Somebody writes the file, or died while he did; nothing was done."""
+    """Another process writes the file, or died while it did; nothing was done."""
 
 
 def create_file(
@@ -144,6 +145,8 @@ def append_file(
     except FileExistsError as error:
         raise LeaseHeldError(_first_line(error)) from None
     except StorageWriteError as error:
+        if _RECOVERING in str(error.__cause__):
+            raise LeaseHeldError(str(error)) from None
         if _is_full(error):
             raise StorageFullError(str(error)) from error
         raise
@@ -210,6 +213,29 @@ def recover_file(client: HdfsClient, name: str, path: str) -> bool:
             return client.recover_lease(path)
     except FileNotFoundError:
         raise NoSuchChunkError(name) from None
+
+
+def close_abandoned_file(client: HdfsClient, name: str, path: str) -> bool:
+    """Have a file closed whose holder has not been heard of for a minute; return whether it is by now.
+
+    The name node does this for who wants to append.
+
+    Raises:
+        LeaseHeldError: the holder lives, or has died just now.
+        NoSuchChunkError, StorageReadError: as the contract has it.
+    """
+    try:
+        with _failing_as(StorageReadError, name, FileExistsError, FileNotFoundError):
+            client.append(path).close()
+    except FileNotFoundError:
+        raise NoSuchChunkError(name) from None
+    except FileExistsError as error:
+        raise LeaseHeldError(_first_line(error)) from None
+    except StorageReadError as error:
+        if _RECOVERING in str(error.__cause__):
+            return False
+        raise
+    return True
 
 
 def list_some(

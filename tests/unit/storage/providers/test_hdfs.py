@@ -34,6 +34,7 @@ class Hdfs:
 
     def __init__(self):
         self.files = {}
+        self.open = set()
         self.calls = []
         self.fail = lambda call: None
 
@@ -66,7 +67,7 @@ class Hdfs:
         return self.files.pop(path, None) is not None
 
     def read(self, path):
-        return Reader(self, bytes(self.files[path]))
+        return Reader(self, b"" if path in self.open else bytes(self.files[path]))
 
 
 class Writer:
@@ -105,8 +106,12 @@ def store(monkeypatch):
 
 
 @pytest.fixture
-async def provider(store):
-    threads = ChunkThreads.start(SystemThreads(), HDFS_THREADS)
+def threads():
+    return ChunkThreads.start(SystemThreads(), HDFS_THREADS)
+
+
+@pytest.fixture
+async def provider(store, threads):
     provider = hdfs.HdfsChunkProvider(
         StorageLocation("hdfs", "host:8020", "dir"), threads, closes_threads=True
     )
@@ -204,6 +209,33 @@ async def test_a_file_that_goes_before_it_is_appended_to_is_missed(store, provid
     store.fail = fail_at("append", FileNotFoundError("no file"))
     with pytest.raises(NoSuchChunkError):
         await provider.append("c", 3, [b"d"])
+
+
+@pytest.fixture
+def no_patience(monkeypatch):
+    monkeypatch.setattr(hdfs, "_PAUSES_S", (0.0,))
+    monkeypatch.setattr(hdfs, "_RECOVERY_PAUSE_S", 0.0)
+
+
+async def test_who_looks_has_a_file_closed_as_soon_as_the_name_node_gives_its_holder_up(
+    store, provider, threads, no_patience
+):
+    looking = hdfs.HdfsChunkProvider(StorageLocation("hdfs", "host:8020", "dir"), threads, fences=False)
+    await provider.create("c", [b"abc"])
+    store.open = {PATH}
+    store.fail = fail_at("append", FileExistsError("owned by another"))
+    with pytest.raises(StorageReadError, match="within the last minute"):
+        await looking.read("c", 0, 3)
+    answers = [RuntimeError('RPCError("x.RecoveryInProgressException", "wait")')] * 3
+
+    def recover(call):
+        if call == "append" and answers:
+            raise answers.pop()
+        store.open.clear()
+
+    store.fail = recover
+    assert await looking.read("c", 0, 3) == b"abc"
+    assert store.calls[-2:] == [("close",), ("read",)]
 
 
 def make(uri):
