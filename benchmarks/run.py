@@ -26,6 +26,7 @@ BENCHMARKS = (
     "benchmarks.transactions",
     "benchmarks.spark_rates",
     "benchmarks.object_store",
+    "benchmarks.object_ingest",
     "benchmarks.micro.wire_parse",
     "benchmarks.micro.read_index",
     "benchmarks.micro.storage_write",
