@@ -1,7 +1,9 @@
 """Copies of whole stores: complete in the end, whatever was there and whatever fails on the way."""
 
+import asyncio
+
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from headrace.errors import InvalidArgumentError, StorageWriteError
@@ -144,6 +146,45 @@ async def test_a_store_that_never_takes_an_object_ends_the_run():
     target.fail = lambda name, done: None
     await ObjectCopy(source, target, verify=False).run()
     assert contents(target.provider) == contents(source)
+
+
+class Flaky(Target):
+    """Each create fails as the next draw says: before, after, or not."""
+
+    def __init__(self, draws, *, append):
+        super().__init__(append=append, fail=self._fail)
+        self.draws = iter(draws)
+        self._next = None
+
+    def _fail(self, name, done):
+        if not done:
+            self._next = next(self.draws, None)
+        if self._next is done:
+            raise StorageWriteError("no answer")
+
+
+@pytest.mark.real_loop
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.data())
+def test_however_often_it_breaks_off_the_target_is_complete_in_the_end(data):
+    contents_ = st.binary(max_size=35)
+    objects = data.draw(st.dictionaries(st.sampled_from(["a", "b", "c", IDENTITY, CHUNK]), contents_))
+    draws = data.draw(st.lists(st.sampled_from([None, False, True]), max_size=12))
+    target = Flaky(draws, append=data.draw(st.booleans()))
+    for name, content in objects.items():
+        if name != IDENTITY and data.draw(st.booleans()):
+            target.provider.objects[name] = bytearray(content[: data.draw(st.integers(0, len(content)))])
+    source = source_of(**objects)
+    for _ in range(len(draws) + 1):
+        try:
+            report = asyncio.run(ObjectCopy(source, target, verify=True).run())
+        except StorageWriteError:
+            continue
+        assert contents(target.provider) == objects
+        assert not report.changed
+        assert not report.different
+        return
+    pytest.fail("it never ended")
 
 
 @given(st.integers(0, 5), st.none() | st.integers(0, 5))
