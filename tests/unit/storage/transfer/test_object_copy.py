@@ -164,6 +164,7 @@ class Flaky(Target):
 
 
 @pytest.mark.real_loop
+@pytest.mark.slow
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.data())
 def test_however_often_it_breaks_off_the_target_is_complete_in_the_end(data):
