@@ -13,6 +13,7 @@ from headrace.segmentstore.storagewriter.config import StorageWriterConfig
 from headrace.segmentstore.tables.config import TablesConfig
 from headrace.storage.checkpoints.config import StorageCheckpointsConfig
 from headrace.storage.chunks.config import SegmentStorageConfig
+from headrace.storage.chunks.optimiser_config import OptimiserConfig
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,6 +89,7 @@ class ContainerConfig:
     attributes: AttributesConfig = field(default_factory=AttributesConfig)
     eviction: EvictionConfig = field(default_factory=EvictionConfig)
     read_index: ReadIndexConfig = field(default_factory=ReadIndexConfig)
+    optimiser: OptimiserConfig = field(default_factory=OptimiserConfig)
     storage: SegmentStorageConfig = field(default_factory=SegmentStorageConfig)
     storage_checkpoints: StorageCheckpointsConfig = field(default_factory=StorageCheckpointsConfig)
     tables: TablesConfig = field(default_factory=TablesConfig)

@@ -362,6 +362,7 @@ class SegmentContainer:
             parts |= {"durable_log": self._log, "memory_log": self._log.memory_log}
             parts |= {"read_index": self._read_index, "tables": self.tables, "tasks": tiers.supervisor}
             parts["attributes"] = tiers.index_writer
+            parts["optimiser"] = tiers.optimiser
         found: dict[str, object] = {
             name: part.statistics() for name, part in parts.items() if part is not None
         }

@@ -120,7 +120,7 @@ class TableRowStore:
         try:
             entries = await self._tables.table_get(self.name, [key.encode() for key in keys])
         except CorruptionError as error:
-            raise _as_unreadable(error) from error
+            raise as_unreadable(error) from error
         return [None if entry is None else entry.value for entry in entries]
 
     async def find_existing(self, keys: Sequence[str]) -> set[str]:
@@ -136,7 +136,7 @@ class TableRowStore:
             try:
                 await self._tables.load(self.name, [key.encode() for key in some])
             except CorruptionError as error:
-                raise _as_unreadable(error) from error
+                raise as_unreadable(error) from error
             for key in some:
                 exists = self._tables.contains_nowait(segment, key.encode())
                 if exists is None:
@@ -226,6 +226,6 @@ class TableRowStore:
         await asyncio.shield(self._ended)
 
 
-def _as_unreadable(error: CorruptionError) -> StorageReadError:
+def as_unreadable(error: CorruptionError) -> StorageReadError:
     """A damaged object is repaired, or not: the log retains what cannot be stored until then."""
     return StorageReadError(f"the table of storage's rows is damaged: {error}")

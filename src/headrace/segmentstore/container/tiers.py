@@ -37,6 +37,7 @@ from headrace.segmentstore.container.retired_segments import RetiredSegments
 from headrace.segmentstore.container.segment_catalogue import SegmentCatalogue
 from headrace.segmentstore.container.storage_row_log import LogRowStore
 from headrace.segmentstore.container.stored_lengths import StoredLengths
+from headrace.segmentstore.container.stored_names import StoredNames
 from headrace.segmentstore.container.table_rows import TableRowStore
 from headrace.segmentstore.durablelog.checkpoint_policy import CheckpointPolicy
 from headrace.segmentstore.durablelog.durable_log import DurableLog
@@ -50,6 +51,7 @@ from headrace.segmentstore.tables.tables import ContainerTables
 from headrace.storage.checkpoints.checkpoint_store import CheckpointStore
 from headrace.storage.checkpoints.manifest import SystemFacts
 from headrace.storage.checkpoints.storage_checkpoints import StorageCheckpoints
+from headrace.storage.chunks.optimiser import StorageOptimiser
 from headrace.storage.chunks.segment_storage import ChunkedSegmentStorage
 
 _logger = logging.getLogger(__name__)
@@ -123,6 +125,9 @@ class ContainerTiers:
         self.storage: ChunkedSegmentStorage | None = None
         self.writer: StorageWriter | None = None
         self.checkpoints: StorageCheckpoints | None = None
+        self._stored_names = StoredNames(state, tables, self.table_rows.name)
+        self.optimiser: StorageOptimiser | None = None
+        self._optimising: asyncio.Task[None] | None = None
 
     # -------------------------------------------------------------------------------------- start
 
@@ -175,7 +180,21 @@ class ContainerTiers:
             self.supervisor.spawn("storage checkpoints", self.checkpoints.run())
         age_s = self._config.checkpoint_interval_s
         self.supervisor.spawn("aged checkpoints", self.log.write_aged_checkpoints(age_s))
+        if self._optimises:
+            names = self._stored_names.next_round
+            self.optimiser = StorageOptimiser(self.storage, names, self._config.optimiser)
+            self._optimising = self.supervisor.spawn("storage optimiser", self.optimiser.run())
         self.term.begin()
+
+    @property
+    def _optimises(self) -> bool:
+        mode = self._config.optimiser.mode
+        return mode == "on" or (mode == "auto" and not self._components.chunks.supports_append)
+
+    async def _end_optimiser(self) -> None:
+        if self._optimising is not None:
+            self._optimising.cancel()
+            await asyncio.wait([self._optimising])
 
     def _make_checkpoints(self, storage: ChunkedSegmentStorage, system: SystemFacts) -> StorageCheckpoints:
         config = self._config.storage_checkpoints
@@ -279,6 +298,7 @@ class ContainerTiers:
         unstored bytes are stored. :meth:`stop` has to follow.
         """
         was_online = self.term.go_offline()
+        await self._end_optimiser()
         self.log.end_intake()
         self.log.stop_waiting()
         await self.log.flush()
