@@ -60,21 +60,14 @@ class SegmentStorageConfig:
     objects.
     """
 
-    merge_bytes_max: int = tunable(
-        32 * MIB,
-        low=1 * KIB,
-        high=1 << 30,
-        simulate=(1 * KIB, 4 * KIB),
-        help="Longest chunk that is made of small ones, if the rollover size is not less; a rewrite takes "
-        "that much memory.",
-    )
-    merge_chunks_min: int = tunable(
-        4,
-        low=2,
-        high=64,
-        simulate=(2, 4),
-        help="Chunks that are merged into one, at least; chunks below this part of the longest are small.",
-    )
+    merge_bytes_max: int = internal(32 * MIB, simulate=(1 * KIB, 4 * KIB))
+    """Longest chunk that is made of small ones, if the rollover size is not less; a rewrite takes that much
+    memory.
+    """
+
+    merge_chunks_min: int = internal(4, simulate=(2, 4))
+    """Chunks that are merged into one, at least; chunks below this part of the longest are small."""
+
     layouts_max: int = internal(10_000, simulate=(1, 5))
     """Layouts cached; others are built from their rows when they are needed."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from headrace.limits import MIB
+from headrace.limits import GIB, KIB, MIB
 from headrace.runtime.settings import internal, tunable
 
 
@@ -18,19 +18,18 @@ class OptimiserConfig:
         simulate=("on",),
         help="Whether small chunks are merged; auto: if the store cannot append, where each flush makes one.",
     )
-    interval_s: float = tunable(
-        60.0,
-        low=0.1,
-        high=86_400.0,
-        simulate=(0.05,),
-        help="Pause between two rounds over the segments.",
-    )
     bytes_per_s: int = tunable(
-        16 * MIB, low=64 * 1024, high=1 << 40, help="Bytes read and written to rewrite chunks, per second."
+        16 * MIB,
+        low=64 * KIB,
+        high=1024 * GIB,
+        help="Bytes that a container may read and write to merge chunks, per second.",
     )
-    requests_per_s: int = tunable(
-        50, low=1, high=1_000_000, help="Requests to the store to rewrite chunks, per second."
-    )
+    requests_per_s: int = internal(50)
+    """And requests to the store."""
+
+    interval_s: float = internal(60.0, simulate=(0.05,))
+    """Pause between two rounds over the segments."""
+
     retry_max_s: float = internal(600.0, simulate=(1.0,))
     """Longest pause after rounds that the store has ended."""
 
