@@ -13,26 +13,32 @@ import urllib.request
 from http.client import BadStatusLine, HTTPException
 from typing import Any, Final
 
+from headrace.cli.output import printable
 from headrace.cli.verbs import plain_with_authorities
 from headrace.errors import (
     ConnectionLostError,
     HeadraceError,
     InvalidArgumentError,
     PermissionDeniedError,
+    ThrottledError,
     UnauthenticatedError,
     UnreachableError,
 )
 from headrace.runtime.client_variables import CREDENTIAL_VARIABLES
 
-_TIMEOUT_S: Final = 10
+_TIMEOUT_S: Final = 10.0
 _BYTES_MAX: Final = 64 << 20
 _UNAUTHORIZED: Final = 401
 _FORBIDDEN: Final = 403
 _NOT_FOUND: Final = 404
+_UNAVAILABLE: Final = 503
+_SENTENCE_BYTES_MAX: Final = 4096
 _PROBE_S: Final = 2.0
 
 
-def ask_rest(chosen: argparse.Namespace, path: str, what: str) -> Any:
+def ask_rest(
+    chosen: argparse.Namespace, path: str, what: str, *, method: str = "GET", timeout_s: float = _TIMEOUT_S
+) -> Any:
     """Return the JSON of the server at ``chosen.rest`` for ``path``; ``what`` names it for refusals.
 
     Raises:
@@ -45,7 +51,7 @@ def ask_rest(chosen: argparse.Namespace, path: str, what: str) -> Any:
     address: str = chosen.rest
     base = _base_of(address)
     authorization = _authorization()
-    request = urllib.request.Request(f"{base}{path}")  # noqa: S310 - the scheme was looked at
+    request = urllib.request.Request(f"{base}{path}", method=method)  # noqa: S310 - the scheme was looked at
     if authorization is not None:
         request.add_unredirected_header("Authorization", authorization)
     # A server is asked directly: what the environment says about proxies is about other hosts.
@@ -55,10 +61,10 @@ def ask_rest(chosen: argparse.Namespace, path: str, what: str) -> Any:
     elif chosen.tls_ca:
         raise plain_with_authorities(address, "https")
     try:
-        with urllib.request.build_opener(*handlers).open(request, timeout=_TIMEOUT_S) as answer:
+        with urllib.request.build_opener(*handlers).open(request, timeout=timeout_s) as answer:
             return json.loads(answer.read(_BYTES_MAX))
     except urllib.error.HTTPError as error:
-        raise _refusal(error.code, address, what, authorization) from None
+        raise _refusal(error, address, what, authorization) from None
     except BadStatusLine as error:
         # Another protocol, such as that of the ports beside it, or TLS; or nothing at all.
         raise _find_tls_failure(base, None) or ConnectionLostError(
@@ -75,7 +81,10 @@ def ask_rest(chosen: argparse.Namespace, path: str, what: str) -> Any:
         ) from None
 
 
-def _refusal(code: int, address: str, what: str, authorization: str | None) -> HeadraceError:
+def _refusal(
+    error: urllib.error.HTTPError, address: str, what: str, authorization: str | None
+) -> HeadraceError:
+    code = error.code
     if code == _NOT_FOUND:
         return InvalidArgumentError(f"{address} has no {what}")
     if code == _UNAUTHORIZED:
@@ -85,7 +94,19 @@ def _refusal(code: int, address: str, what: str, authorization: str | None) -> H
         return UnauthenticatedError(f"{address}: the credentials {reason}")
     if code == _FORBIDDEN:
         return PermissionDeniedError(f"{address}: this user may not read its {what}")
-    return ConnectionLostError(f"{address} answers {code}")
+    sentence = _sentence_of(error)
+    if code == _UNAVAILABLE:
+        return ThrottledError(f"{address}: {sentence or 'not now'}; repeat it")
+    return ConnectionLostError(f"{address} answers {code}{sentence and f': {sentence}'}")
+
+
+def _sentence_of(error: urllib.error.HTTPError) -> str:
+    """Return what a server of ours says of a refusal; empty if it is none of ours."""
+    try:
+        document = json.loads(error.read(_SENTENCE_BYTES_MAX))
+        return printable(str(document["error"]))
+    except (OSError, HTTPException, ValueError, KeyError, TypeError, RecursionError):
+        return ""
 
 
 def _authorization() -> str | None:

@@ -13,6 +13,7 @@ from typing import Final
 
 from headrace.errors import (
     AttributeMismatchError,
+    ContainerOfflineError,
     HeadraceError,
     InvalidArgumentError,
     NoSuchSegmentError,
@@ -41,6 +42,8 @@ _NAMES_PER_ITERATION: Final = 64
 """Names hashed before yielding to the loop: one of the maximum length takes 0.2 ms."""
 
 _STATES_PER_ITERATION: Final = 2000
+_PURGED_AT_ONCE: Final = 4
+"""Containers: each may rewrite a chunk of some 32 MiB."""
 _CLOCK_STEP_MS: Final = 2000
 """A clock may go back so far between two calls without a change being overlooked."""
 
@@ -154,6 +157,27 @@ class SegmentStore:
         async with self._owning(segment):
             container, state = await self._stream_segment(segment)
             await container.truncate(state, offset)
+
+    async def purge(self, segments: Sequence[str]) -> None:
+        """Make unreadable, on every disk, what these segments have lost by truncation, and what was deleted
+        of any. Segments that do not exist count as deleted.
+
+        Raises:
+            ContainerOfflineError: not all containers run here now.
+            HeadraceError: as :meth:`Purge.run`; repeat.
+        """
+        containers = self._registry.running()
+        if len(containers) < self._registry.container_count:
+            raise ContainerOfflineError("not all containers are running here now")
+        names: dict[SegmentContainer, list[str]] = {container: [] for container in containers}
+        for segment in segments:
+            names[self._container(segment)].append(segment)
+        for begin in range(0, len(containers), _PURGED_AT_ONCE):
+            some = containers[begin : begin + _PURGED_AT_ONCE]
+            purges = (container.purge(names[container]) for container in some)
+            for outcome in await asyncio.gather(*purges, return_exceptions=True):
+                if isinstance(outcome, BaseException):
+                    raise outcome
 
     async def delete_segment(self, segment: str) -> None:
         """Delete a segment (of any kind). Raises NoSuchSegmentError."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -221,6 +222,10 @@ class DataPlane:
         self._sampler = LoadSampler(self.registry, self._reports, self._runtime.clock, config)
         self._supervisor.spawn("loads", self._sampler.run())
         self._supervisor.spawn("load reports", self._reports.run())
+
+    async def purge(self, segments: Sequence[str]) -> None:
+        """See :meth:`SegmentStore.purge`."""
+        await self.store.purge(segments)
 
     def container_health(self) -> list[ContainerHealth]:
         """State of every container, running or not."""

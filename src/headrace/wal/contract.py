@@ -231,6 +231,17 @@ class Wal(Protocol):
             WalWriteError: whether the records are dropped is unknown. May be repeated.
         """
 
+    async def remove_freed(self) -> bool:
+        """Delete, durably, what truncations have freed and the log retains for reuse.
+
+        Returns:
+            False: a file in use was made of such a one, and may hold freed bytes behind its records. Then
+            :meth:`begin_file`, append, truncate and ask again; nothing is retained until this returns True.
+
+        Raises:
+            FencedOutError, DirectoryLockedError, WalWriteError: as :meth:`truncate`. May be repeated.
+        """
+
     async def close(self) -> None:
         """Wait for frames in flight, then release files and threads. Idempotent.
 

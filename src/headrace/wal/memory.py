@@ -219,6 +219,9 @@ class MemoryWal:
         for _ in self._in_flight:
             loop.call_soon(self._store_next)
 
+    async def remove_freed(self) -> bool:
+        return True
+
     async def begin_file(self) -> None:
         """See ``Wal.begin_file``: every record is stored apart here."""
 

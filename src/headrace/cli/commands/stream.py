@@ -7,7 +7,7 @@ import argparse
 from headrace.cli.commands.stream_changes import delete_stream, scale_stream, seal_stream, truncate_stream
 from headrace.cli.commands.stream_queries import describe_stream, list_streams, print_cut
 from headrace.cli.output import print_json
-from headrace.cli.verbs import Subparsers, add_confirmation, add_noun, add_verb, connect, scoped
+from headrace.cli.verbs import Subparsers, add_confirmation, add_noun, add_rest, add_verb, connect, scoped
 from headrace.errors import InvalidArgumentError, NoSuchScopeError, StreamExistsError
 from headrace.model.policies import (
     RetentionPolicy,
@@ -134,6 +134,18 @@ def _register_changes(verbs: Subparsers[argparse.ArgumentParser]) -> None:
     )
     add_confirmation(truncate)
 
+    purge = add_verb(
+        verbs,
+        "purge",
+        purge_stream,
+        "Make what was truncated unreadable at once: in the log, in long-term storage, on every disk.",
+        "headrace stream purge demo/orders --rest 127.0.0.1:10080 --yes",
+        connects=False,
+    )
+    purge.add_argument("stream", metavar="SCOPE/STREAM")
+    add_rest(purge)
+    add_confirmation(purge)
+
     seal = add_verb(
         verbs,
         "seal",
@@ -158,6 +170,12 @@ def _register_changes(verbs: Subparsers[argparse.ArgumentParser]) -> None:
     delete.add_argument("--seal", action="store_true", help="seal it first")
     delete.add_argument("--if-exists", action="store_true", help="succeed if there is none")
     add_confirmation(delete)
+
+
+def purge_stream(chosen: argparse.Namespace) -> None:
+    from headrace.cli.stream_purge import purge_stream as purge  # help is fast without it
+
+    purge(chosen)
 
 
 def create_stream(chosen: argparse.Namespace) -> None:

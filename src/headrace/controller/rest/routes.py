@@ -37,7 +37,8 @@ from headrace.controller.store.rows.stream_row import StreamRow, decode_stream
 from headrace.controller.workflows.cuts_in_time import cut_at
 from headrace.errors import NoSuchScopeError, StreamSealedError
 from headrace.limits import INT64_MAX, NAME_CHARS_MAX
-from headrace.model.names import READER_GROUP_PREFIX, check_user_name
+from headrace.model.names import READER_GROUP_PREFIX, check_user_name, segment_name
+from headrace.model.stream_cut import StreamCut
 from headrace.security.resources import scope_resource, stream_resource
 
 _PAGE_ROWS: Final = 1000
@@ -79,6 +80,7 @@ class RestRoutes:
             f"{stream}/scaling-events": {"GET": self.scaling_events},
             f"{stream}/cut": {"GET": self.cut_at},
             f"{stream}/truncation": {"PUT": self.truncate_stream},
+            f"{stream}/purge": {"POST": self.purge_stream},
             f"{scope}/readergroups": {"GET": self.list_groups},
             group: {"GET": self.get_group, "DELETE": self.delete_group},
         }
@@ -204,6 +206,25 @@ class RestRoutes:
         except StreamSealedError as error:
             return refusal(412, str(error))
         return JSONResponse(offsets_document(cut))
+
+    async def purge_stream(self, request: Request) -> Response:
+        """Of our own: when it answers, what lies before the head is in no file and no object any more."""
+        scope, name = request.path_params["scope"], request.path_params["stream"]
+        row = (await self._context.directory.get(scope, name)).row
+        if self._inside is None:
+            return refusal(404, "there is no segment store in this process")
+        heads = dict(row.truncation or ())
+        segments = heads.keys() | dict(row.truncating or ()).keys()
+        await self._inside.purge([segment_name(scope, name, segment_id) for segment_id in sorted(segments)])
+        return JSONResponse(
+            {
+                "scopeName": scope,
+                "streamName": name,
+                **offsets_document(StreamCut.from_offsets(scope, name, heads)),
+            }
+            if heads
+            else {"scopeName": scope, "streamName": name, "segments": []}
+        )
 
     async def scaling_events(self, request: Request) -> Response:
         from_ms, to_ms = (time_of(request, name) for name in ("from", "to"))

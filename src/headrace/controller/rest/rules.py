@@ -61,6 +61,7 @@ RULES: Final[Mapping[tuple[str, str], Rule]] = {
     ("GET", f"{_A_STREAM}/scaling-events"): _stream(_READ),
     ("GET", f"{_A_STREAM}/cut"): _stream(_READ),
     ("PUT", f"{_A_STREAM}/truncation"): _stream(_UPDATE),
+    ("POST", f"{_A_STREAM}/purge"): _stream(_UPDATE),
     ("GET", f"{_A_SCOPE}/readergroups"): _scope(_READ),
     ("GET", _A_GROUP): _group(_READ),
     ("DELETE", _A_GROUP): _group(_UPDATE),

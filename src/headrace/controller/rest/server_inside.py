@@ -31,5 +31,8 @@ class ServerInside(Protocol):
     def statistics(self) -> dict[str, object]:
         """What every part counts and holds, by part; ``containers`` by their numbers."""
 
+    async def purge(self, segments: Sequence[str]) -> None:
+        """Make unreadable what was truncated of these segments, and what was deleted of any."""
+
     def container_health(self) -> Sequence[ContainerCondition]:
         """The state of every container; cheap enough for probes."""

@@ -7,9 +7,16 @@ every read goes through the read index; the storage writer stores bytes in the b
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any
 
-from headrace.errors import ClosedError, ContainerOfflineError, CorruptionError, FencedOutError
+from headrace.errors import (
+    ClosedError,
+    ContainerOfflineError,
+    CorruptionError,
+    FencedOutError,
+    NoSuchSegmentError,
+)
 from headrace.model import attributes as attr
 from headrace.model.attributes import AttributeUpdate
 from headrace.segmentstore.attributes.segment_index import IndexStorage
@@ -293,6 +300,19 @@ class SegmentContainer:
         """Drop everything below ``offset``. Raises SegmentTruncatedError outside [start, length]."""
         self._term.check_online(segment.name)
         await self._changes.truncate(segment, offset)
+
+    async def purge(self, names: Sequence[str]) -> None:
+        """Make what was truncated or deleted before this unreadable: in the log, and, of the live segments
+        among ``names`` and of all garbage, in storage. Raises as :meth:`Purge.run`.
+        """
+        self._term.check_online()
+        purge = self.tiers.purge
+        assert purge is not None
+        stored: list[str] = []
+        for name in names:
+            with suppress(NoSuchSegmentError):
+                stored.append((await self.resolve(name)).storage_name)
+        await purge.run(stored)
 
     # -------------------------------------------------------------------------------------- merge
 

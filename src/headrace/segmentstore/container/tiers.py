@@ -33,6 +33,7 @@ from headrace.segmentstore.container.inactive_chunks import InactiveChunks
 from headrace.segmentstore.container.late_storage import LateStorage
 from headrace.segmentstore.container.moved_rows import move_rows
 from headrace.segmentstore.container.ownership_term import OwnershipTerm, describe_failure
+from headrace.segmentstore.container.purge import Purge
 from headrace.segmentstore.container.retired_segments import RetiredSegments
 from headrace.segmentstore.container.segment_catalogue import SegmentCatalogue
 from headrace.segmentstore.container.storage_row_log import LogRowStore
@@ -127,6 +128,7 @@ class ContainerTiers:
         self.checkpoints: StorageCheckpoints | None = None
         self._stored_names = StoredNames(state, tables, self.table_rows.name)
         self.optimiser: StorageOptimiser | None = None
+        self.purge: Purge | None = None
         self._optimising: asyncio.Task[None] | None = None
 
     # -------------------------------------------------------------------------------------- start
@@ -173,6 +175,7 @@ class ContainerTiers:
             on_progress=self._on_storage_progress,
             unstored_bytes_max=self._config.unstored_bytes_max,
         )
+        self.purge = Purge(components.wal, self.log, self.writer, self.storage, self.checkpoints)
         self.supervisor.spawn("storage writer", self.writer.run())
         self.supervisor.spawn("attribute indexes", self.index_writer.run())
         self.supervisor.spawn("departures", self._retired_segments.run())

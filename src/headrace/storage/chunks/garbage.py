@@ -156,6 +156,13 @@ class GarbageQueue:
             self._batches[number] = GarbageBatch(number, row, now)
             self._batches.move_to_end(number, last=False)
 
+    def expire(self, now: float) -> None:
+        """Let everything be due now: readers with an old layout are not waited for."""
+        for batch in self._batches.values():
+            batch.not_before = min(batch.not_before, now)
+        self._doubtful = {number: min(due, now) for number, due in self._doubtful.items()}
+        self._unread_not_before = min(self._unread_not_before, now)
+
     def check_capacity(self) -> None:
         """Raises: ThrottledError if deleting does not keep up; before anything is dropped."""
         if len(self) >= self._batches_max:

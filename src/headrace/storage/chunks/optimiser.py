@@ -71,7 +71,7 @@ class StorageOptimiser:
         self._storage = storage
         self._names = names
         self._config = config
-        self._rewriter = storage.make_rewriter(RequestBudget(config.requests_per_s, config.bytes_per_s))
+        self._rewriter = storage.make_rewriter(RequestBudget(config.requests_per_s, config.second_bytes_max))
         self._done: OrderedDict[str, _Place] = OrderedDict()
         self._rounds = self._failed = self._seen = self._damaged = self._left = 0
 

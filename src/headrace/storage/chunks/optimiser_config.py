@@ -18,7 +18,7 @@ class OptimiserConfig:
         simulate=("on",),
         help="Whether small chunks are merged; auto: if the store cannot append, where each flush makes one.",
     )
-    bytes_per_s: int = tunable(
+    second_bytes_max: int = tunable(
         16 * MIB,
         low=64 * KIB,
         high=1024 * GIB,

@@ -26,6 +26,7 @@ from headrace.errors import (
     OffsetMismatchError,
     SegmentExistsError,
     SegmentSealedError,
+    StorageWriteError,
     ThrottledError,
 )
 from headrace.runtime.entropy import Entropy
@@ -161,6 +162,7 @@ class ChunkedSegmentStorage:
             # Files may have names of earlier releases, which do not begin with the container.
             prefix=container_prefix(container) if provider.local is None else "",
         )
+        self._collecting = asyncio.Lock()
         self._statistics = SegmentStorageStatistics()
 
     # ---------------------------------------------------------------------------------- what is there
@@ -496,7 +498,36 @@ class ChunkedSegmentStorage:
         The deletion of an object that fails is retried in a later call.
         """
         self._numbers.load()
-        return await self._collector.collect(objects_max)
+        async with self._collecting:
+            return await self._collector.collect(objects_max)
+
+    @property
+    def next_garbage(self) -> int:
+        """The number of the next garbage batch."""
+        self._numbers.load()
+        return self._garbage.next_number
+
+    async def delete_garbage(self, end: int) -> None:
+        """Delete the garbage batches below number ``end`` and all orphans, without regard to readers with an
+        old layout.
+
+        Raises:
+            StorageWriteError: some objects may be left. May be repeated.
+            DataCorruptionError: it is not known which objects they are, because rows are damaged.
+            StorageReadError: rows or the listing cannot be read now.
+        """
+        orphans = set(self._garbage.orphans)
+        self._garbage.expire(asyncio.get_running_loop().time())
+        await self.collect_orphans()
+        while await self.collect_garbage():
+            pass
+        orphans.intersection_update(self._garbage.orphans)
+        if self._garbage.damaged_count:
+            raise DataCorruptionError(
+                f"{self._garbage.damaged_count} garbage batches have damaged rows: their objects are unknown"
+            )
+        if self._garbage.first_number() < end or orphans:
+            raise StorageWriteError("some objects that nothing needs could not be deleted")
 
     async def collect_orphans(self) -> int:
         """Delete the orphans of former owners; return how many. Lists the objects of the container, or all if

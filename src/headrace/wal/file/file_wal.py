@@ -87,6 +87,8 @@ class FileWal:
         self._loop_writes = loop_writes
         self._record: OwnerRecord | None = None
         self._first: SegmentFile | None = None
+        self._removable: list[str] = []
+        """Truncated files that are to be deleted."""
         self._unnamed: SegmentFile | None = None
         """Made as the next file, and not named yet. Belongs to the thread of ``_work``."""
         self._recovered = RecoveredLog()
@@ -382,6 +384,22 @@ class FileWal:
             await self._truncation.advance(address)
         except OSError as error:
             raise WalWriteError(f"truncating the log in {self._directory} failed: {error}") from error
+
+    async def remove_freed(self) -> bool:
+        """See ``Wal.remove_freed``. Files are recycled again once this has returned True."""
+        assert self._truncation is not None
+        assert self._tail is not None
+        self._removable += [file.name for file in self._tail.release_spares()]
+        try:
+            if self._removable:
+                await self._truncation.remove(self._removable)
+        except OSError as error:
+            raise WalWriteError(f"removing log files in {self._directory} failed: {error}") from error
+        self._removable.clear()
+        if self._tail.has_freed_bytes:
+            return False
+        self._tail.retain_spares()
+        return True
 
     # ---- ending
 

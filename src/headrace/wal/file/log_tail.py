@@ -56,6 +56,8 @@ class LogTail:
         self._next: SegmentFile | None = None
         self._next_number = head.number + 1
         self._spare: deque[SegmentFile] = deque()
+        self._retains = True
+        self._recycling = False
         self._zeroing: tuple[SegmentFile, int, int] | None = None
         self._steps = ZeroSteps(config.zero_step_bytes)
         self._placed = 0
@@ -131,7 +133,23 @@ class LogTail:
 
     def spare_capacity(self) -> int:
         """Return how many more truncated files are to be retained."""
-        return max(0, self._config.spare_files_max - len(self._spare))
+        return max(0, self._config.spare_files_max - len(self._spare)) if self._retains else 0
+
+    def release_spares(self) -> list[SegmentFile]:
+        """Return the truncated files, and retain none until :meth:`retain_spares`."""
+        self._retains = False
+        spares = list(self._spare)
+        self._spare.clear()
+        return spares
+
+    def retain_spares(self) -> None:
+        """Retain truncated files again, after :meth:`release_spares`."""
+        self._retains = True
+
+    @property
+    def has_freed_bytes(self) -> bool:
+        """Whether a truncated file is retained, or one in use, or to be used next, was made of one."""
+        return bool(self._spare) or self._recycling or any(file.is_recycled for file in self.open_files())
 
     def add_spare(self, file: SegmentFile) -> None:
         """Retain a truncated file of this owner, closed, for recycling."""
@@ -223,6 +241,7 @@ class LogTail:
         self._busy = True
         if self._spare:
             old = self._spare.popleft()
+            self._recycling = True
             self._work.submit(self._recycle, (old, head), partial(self._on_recycled, old, head))
         else:
             self._work.submit(self._create, (head,), self._on_prepared)
@@ -230,6 +249,7 @@ class LogTail:
     def _on_recycled(
         self, old: SegmentFile, head: FileHead, file: SegmentFile | None, error: BaseException | None
     ) -> None:
+        self._recycling = False
         if file is not None or error is not None:
             self._on_prepared(file, error)
             return

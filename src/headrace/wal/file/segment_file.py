@@ -11,7 +11,17 @@ class SegmentFile:
     The loop owns ``position``, ``first_sequence`` and ``zeroed_until``; threads are given offsets.
     """
 
-    __slots__ = ("epoch", "fd", "first_sequence", "mark_number", "name", "number", "position", "zeroed_until")
+    __slots__ = (
+        "epoch",
+        "fd",
+        "first_sequence",
+        "is_recycled",
+        "mark_number",
+        "name",
+        "number",
+        "position",
+        "zeroed_until",
+    )
 
     def __init__(self, number: int, epoch: int, fd: int, zeroed_until: int) -> None:
         self.number = number
@@ -21,4 +31,6 @@ class SegmentFile:
         self.first_sequence = 0
         self.position = DATA_OFFSET
         self.zeroed_until = zeroed_until
+        self.is_recycled = zeroed_until > DATA_OFFSET
+        """Whether it was made of a truncated one: what it has not overwritten it still holds."""
         self.mark_number = 0

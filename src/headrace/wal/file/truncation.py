@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from headrace.runtime.blocking import BlockingWork
@@ -103,6 +104,13 @@ class Truncation:
             self.sequence = self._tail.truncation_sequence = sequence
             for segment in spares:
                 self._tail.add_spare(segment)
+
+    async def remove(self, names: Sequence[str]) -> None:
+        """Delete truncated files that were retained. Raises as :meth:`advance`."""
+        async with self._lock:
+            await wait_for_lock(
+                lambda: self._work.run(self._owner.run_owned, lambda: self._files.remove(names))
+            )
 
     async def write_durable_mark(self) -> None:
         """Store, durably, that all records written so far are: damage to the last is no torn tail then.

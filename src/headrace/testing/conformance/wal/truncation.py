@@ -46,6 +46,25 @@ class TruncationRules(WalKit):
         assert records[0][0] >= appended.addresses[150]
         await again.close()
 
+    async def test_what_truncations_have_freed_can_be_removed(self) -> None:
+        wal = await self.open_wal()
+        appended = await append_all(wal, numbered(200))
+        await wal.truncate(appended.addresses[150])
+        count = 200
+        while not await wal.remove_freed():
+            assert count < 210
+            await wal.begin_file()
+            more = await append_all(wal, numbered(1, start=count))
+            await wal.truncate(more.addresses[0])
+            count += 1
+        await append_all(wal, numbered(50, start=count))
+        await wal.close()
+        again = await self.open_wal()
+        kept = await read_contents(again)
+        assert kept == numbered(count + 50)[-len(kept) :]
+        assert len(kept) >= 50
+        await again.close()
+
     async def test_truncating_everything_leaves_a_log_that_goes_on(self) -> None:
         wal = await self.open_wal()
         appended = await append_all(wal, numbered(100))
