@@ -45,7 +45,8 @@ TABLE_OF_THE_PROTOCOL = {
     (STREAM, UPDATE): """PUT /v1/scopes/{scope}/streams/{stream}
         DELETE /v1/scopes/{scope}/streams/{stream}
         PUT /v1/scopes/{scope}/streams/{stream}/state
-        PUT /v1/scopes/{scope}/streams/{stream}/truncation""",
+        PUT /v1/scopes/{scope}/streams/{stream}/truncation
+        POST /v1/scopes/{scope}/streams/{stream}/purge""",
     (GROUP, READ): "GET /v1/scopes/{scope}/readergroups/{group}",
     (GROUP, UPDATE): "DELETE /v1/scopes/{scope}/readergroups/{group}",
 }
