@@ -7,7 +7,7 @@ import itertools
 
 import pytest
 
-from headrace.errors import UnsupportedError
+from headrace.errors import StorageReadError, StorageWriteError, UnsupportedError
 from headrace.runtime.entropy import SystemEntropy
 from headrace.storage.providers.store_proof import PROOF_PREFIX
 from headrace.storage.providers.stores import prove_store
@@ -52,6 +52,19 @@ async def test_a_good_store_is_proved_and_left_empty(server):
     provider = provider_at(server.uri("proved"))
     await prove_store(provider, SystemEntropy())
     assert [each async for page in provider.list() for each in page] == []
+
+
+@on(GOOD)
+async def test_a_bucket_that_is_missing_is_not_an_object_that_is(server):
+    provider = provider_at(server.uri("p").replace(server.bucket, server.bucket + "-2"))
+    with pytest.raises(StorageReadError, match="there is no bucket"):
+        await provider.read("c", 0, 1)
+    with pytest.raises(StorageReadError, match="there is no bucket"):
+        await provider.info("c")
+    with pytest.raises(StorageReadError, match="there is no bucket"):
+        [page async for page in provider.list()]
+    with pytest.raises(StorageWriteError, match="there is no bucket"):
+        await provider.create("c", [b"x"])
 
 
 @on(["s3proxy"])

@@ -6,7 +6,7 @@ Nothing is retried and nothing is timed out here.
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator, Awaitable
+from collections.abc import AsyncGenerator, Awaitable
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -70,10 +70,12 @@ class ObjectOperator:
         """Delete an object; fine if there is none."""
         await self._translate(self._operator.delete(key))
 
-    async def list(self, prefix: str) -> AsyncIterator[tuple[str, int]]:
-        """Iterate keys that begin so, with their lengths."""
+    async def list(self, prefix: str, page: int | None = None) -> AsyncGenerator[tuple[str, int]]:
+        """Iterate keys that begin so, with their lengths, in the order of the store; ``page`` of them at a
+        time, None: as many as it likes.
+        """
         try:
-            async for entry in await self._operator.list(prefix, recursive=True):
+            async for entry in await self._operator.list(prefix, recursive=True, limit=page):
                 yield entry.path, entry.metadata.content_length
         except Exception as error:  # noqa: BLE001 - what is not the library's is raised again
             raise _translate_error(error) from None

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -144,7 +145,7 @@ class ObjectStoreChunkProvider:
                     return memoryview(data)
                 failure = Failure(FailureKind.RANGE, False, f"{len(data)} bytes instead of {length}")
         if failure.kind is FailureKind.ABSENT:
-            raise NoSuchChunkError(name)
+            raise await self._absence(name, key)
         is_unclear = failure.kind is FailureKind.UNKNOWN and not failure.is_temporary
         if failure.kind is FailureKind.RANGE or is_unclear:  # not every store has a word for it
             actual = (await self.info(name)).length
@@ -160,19 +161,22 @@ class ObjectStoreChunkProvider:
             except ObjectRequestError as error:
                 failure = error.failure
             if failure.kind is FailureKind.ABSENT:
-                failure = await self._failure_of_get(key)
-        if failure.kind is FailureKind.ABSENT:
-            raise NoSuchChunkError(name)
+                raise await self._absence(name, key)
         raise self._not_read(f"looking at {name}", failure)
 
-    async def _failure_of_get(self, key: str) -> Failure:
-        """Say why a HEAD found nothing: its answer has no body, and so does not tell key from bucket."""
+    async def _absence(self, name: str, key: str) -> Exception:
+        """Return what to raise for an object that was not found: perhaps its bucket is missing, which not
+        every answer tells apart.
+        """
         try:
-            await self._read(key, 0, 1)
+            async with aclosing(self._operator.list(key, page=1)) as found:
+                async for each, _ in found:
+                    if each == key:
+                        return StorageReadError(f"{name} was created while it was looked for")
+                    break
         except ObjectRequestError as error:
-            if error.failure.kind is not FailureKind.RANGE:
-                return error.failure
-        return Failure(FailureKind.UNKNOWN, True, "the object was created meanwhile")
+            return self._not_read(f"looking for {name}", error.failure)
+        return NoSuchChunkError(name)
 
     async def list(self, prefix: str = "") -> AsyncIterator[list[ChunkObject]]:
         for listed in self._keys.listed_prefixes(prefix):
@@ -236,7 +240,7 @@ class ObjectStoreChunkProvider:
         """Say what a person can do about a failure, if anything."""
         bucket = self._location.bucket
         match failure.kind:
-            case FailureKind.NO_BUCKET:
+            case FailureKind.NO_BUCKET | FailureKind.ABSENT:
                 return f"there is no bucket {bucket!r} at {self._location}: make it, or correct the URI"
             case FailureKind.FORBIDDEN:
                 return (
