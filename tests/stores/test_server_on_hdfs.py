@@ -15,6 +15,7 @@ EAGER = {
     "HEADRACE_CONTAINER__STORAGE_WRITER__FLUSH_BYTES": "65536",
     "HEADRACE_CONTAINER__STORAGE_WRITER__FLUSH_AGE_S": "0.3",
     "HEADRACE_CONTAINER__CHECKPOINT_BYTES": str(MIB),
+    "HEADRACE_CONTAINER__STORAGE_CHECKPOINTS__INTERVAL_S": "2",
     "HEADRACE_CONTAINER__STORAGE__ROLLOVER_BYTES": str(MIB),
     "HEADRACE_CACHE_BYTES": str(32 * MIB),
     "HEADRACE_CACHE_SOFT_BYTES": str(16 * MIB),
@@ -38,3 +39,13 @@ def test_kills_lose_nothing_and_leave_a_store_that_is_whole(tmp_path, hdfs, caps
         while (code := main(command)) in {4, 5}:
             assert "died within the last minute" in capsys.readouterr().err
         assert code == 0
+    rebuilt = LocalServer(tmp_path / "rebuilt", environment=EAGER)
+    assert main(["storage", "rebuild", "--from", source, "--data-dir", str(rebuilt.directory / "data")]) == 0
+    try:
+        rebuilt.start()
+        capsys.readouterr()
+        assert main(["event", "read", "kill/stream", "--uri", rebuilt.uri, "--count", "1000"]) == 0
+        assert len(capsys.readouterr().out.splitlines()) == 1000
+        assert rebuilt.stop() == 0
+    finally:
+        rebuilt.close()
