@@ -66,4 +66,6 @@ def _summary(checked: Checked) -> str:
     state = "clean" if not checked.damaged else "damaged"
     if state == "clean" and checked.strays.garbage:
         state = "nothing is damaged, only objects that nothing needs were found"
+    if not all(report.complete for report in checked.reports):
+        state = "not all of it could be checked"
     return f"{found['root']}: {found['objects']} objects: {', '.join(parts)}: {state}"

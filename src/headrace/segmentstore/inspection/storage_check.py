@@ -32,6 +32,7 @@ from headrace.storage.metadata.rows import (
 
 _RESTORE: Final = "restore the file from a copy; until then reads of these bytes fail, all others work"
 _KEEP: Final = "keep a copy of the data directory and report it: rows change together or not at all"
+_UNREADABLE: Final = "look at the disk or the store, then check again"
 _GROUP_CHARS: Final = 9
 _VERIFIED_TOGETHER: Final = 256
 
@@ -125,7 +126,7 @@ class StorageCheck:
         except DataCorruptionError as error:
             self._report.damage("index", str(error), f"index {name!r}", _KEEP)
         except OSError as error:
-            self._report.damage("index", f"it cannot be read: {error}", f"index {name!r}", "look at the disk")
+            self._report.damage("index", f"it cannot be read: {error}", f"index {name!r}", _UNREADABLE)
 
     def _check_owner(self, layout: SegmentLayout) -> None:
         where = f"segment {layout.segment!r}"
@@ -235,7 +236,7 @@ class StorageCheck:
             self._report.damage("checksums", what, path, _KEEP)
         else:
             what = f"the chunk that holds {part} cannot be read: {error}"
-            self._report.damage("chunk", what, path, "look at the disk")
+            self._report.damage("chunk", what, path, _UNREADABLE)
 
     def _check_garbage(self, key: str) -> None:
         try:
