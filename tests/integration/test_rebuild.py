@@ -7,6 +7,7 @@ when the copies were made. Servers, the command and its kills are real processes
 import asyncio
 import collections
 import json
+import os
 import random
 import select
 import shutil
@@ -44,9 +45,16 @@ def rebuild(source, data, *options, check=True):
     return ended
 
 
-def headrace(*arguments):
+def run_headrace(*arguments, environment=None):
     """Run the program until it ends."""
-    return subprocess.run([*HEADRACE, *arguments], capture_output=True, text=True, timeout=120, check=False)
+    return subprocess.run(
+        [*HEADRACE, *arguments],
+        env={**os.environ, **(environment or {})},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
 
 
 def event(number, sequence):
@@ -105,7 +113,7 @@ async def test_after_a_clean_stop_nothing_is_lost_and_writers_go_on(tmp_path):
         found = await read_all(client)
         assert found == {number: list(range(600)) for number in range(WRITERS)}
     await asyncio.to_thread(server.stop)
-    checked = headrace("check", "container", "--data-dir", str(data), "--deep")
+    checked = run_headrace("check", "container", "--data-dir", str(data), "--deep")
     assert checked.returncode == 0, checked.stdout
 
 
@@ -142,7 +150,7 @@ async def test_after_a_crash_it_is_as_the_copies_were_and_the_former_server_is_f
             assert sequences == list(range(len(sequences)))
             assert 500 <= len(sequences) <= 3000
         ports = [word for part in ("controller", "segmentstore", "rest") for word in (f"--{part}-port", "0")]
-        process = headrace("standalone", "--data-dir", str(tmp_path / "former" / "data"), *ports)
+        process = run_headrace("standalone", "--data-dir", str(tmp_path / "former" / "data"), *ports)
         assert process.returncode != 0
         assert "was rebuilt from this storage" in process.stderr
     finally:

@@ -183,6 +183,16 @@ async def test_an_owner_ends_when_its_system_was_rebuilt():
         await bench.start()
 
 
+async def test_an_owner_that_writes_nothing_ends_as_well():
+    bench = Copied(fence_s=0.2)
+    await bench.start()
+    await bench.checkpoints.write_now()
+    await rebuilt(bench, 1 << 24)
+    await until(lambda: bench.failures)
+    assert isinstance(bench.failures[0], FencedOutError)
+    await bench.stopping
+
+
 async def rebuilt(bench, epoch):
     manifest = dataclasses.replace(
         await bench.newest(), checkpoint=CheckpointId(epoch, 0), parts=[], records=0
