@@ -17,6 +17,7 @@ import time
 import pytest
 
 from headrace.client import connect
+from headrace.model.hashing import container_of
 from headrace.model.policies import ScalingPolicy, StreamConfiguration
 from headrace.testing import LocalServer
 from headrace.testing.local_server import HEADRACE
@@ -98,6 +99,7 @@ async def test_after_a_clean_stop_nothing_is_lost_and_writers_go_on(tmp_path):
         said = json.loads(rebuild(data / "chunks", data, "--json").stdout)
         assert [container["container"] for container in said["containers"]] == [0, 1, 2, 3]
         assert not any(container["newer"] or container["passed_over"] for container in said["containers"])
+        assert not said["missing"]
         segments = [segment for container in said["containers"] for segment in container["segments"]]
         last = [
             n
@@ -226,3 +228,30 @@ def test_a_directory_with_a_log_is_refused_and_not_touched(tmp_path):
     assert ended.returncode == 2
     assert "a rebuild never touches a log" in ended.stderr
     assert sorted(str(path) for path in data.rglob("*")) == before
+
+
+async def test_a_damaged_copy_is_passed_over_and_what_its_container_lacks_is_said(tmp_path):
+    server = LocalServer(tmp_path)
+    server.start()
+    server.stop()
+    server.start()  # the next copies are those of the next stop
+    data = tmp_path / "data"
+    async with connect(server.uri) as client:
+        await make_stream(client)
+    await asyncio.to_thread(server.stop)
+    shutil.rmtree(data / "wal")
+    segments = [f"lost/stream/{number}.#epoch.0" for number in range(2)]
+    container = container_of(segments[0], 4)
+    manifests = sorted((data / "chunks/_system/checkpoints" / str(container)).glob("*.manifest.chunk"))
+    damaged = bytearray(manifests[-1].read_bytes())
+    damaged[50] ^= 1
+    manifests[-1].write_bytes(damaged)
+    ended = rebuild(data / "chunks", data, "--json")
+    said = json.loads(ended.stdout)
+    assert "fails its checksum" in said["containers"][container]["passed_over"][0]
+    lost = [segment for segment in segments if container_of(segment, 4) == container]
+    missing = [found["segment"] for found in said["missing"] if found["stream"] == "lost/stream"]
+    tables = [found["name"] for each in said["containers"] for found in each["segments"]]
+    if not any(name.startswith("_system/_tables/scope-lost-") for name in tables):
+        lost = []  # the same container has the rows of the stream: they are as old as its segments
+    assert missing == lost

@@ -19,6 +19,8 @@ from headrace.standalone.unfinished_rebuild import Wanted
 from headrace.storage.providers.token_bucket import RequestBudget
 
 _NEWER_SHOWN: Final = 20
+_SYSTEM: Final = "_system/"
+"""Segments of the system itself are only in the answer in JSON."""
 
 
 def run(chosen: argparse.Namespace) -> None:
@@ -47,6 +49,8 @@ def _document(report: RebuildReport) -> dict[str, Any]:
 def _print(report: RebuildReport) -> None:
     for container in report.containers:
         _print_container(container)
+    for missing in report.missing:
+        print_line(printable(f"stream {missing.stream}: no container has its segment {missing.segment}"))
     segments = sum(len(container.segments) for container in report.containers)
     lost = max(container.lost_tail_ms for container in report.containers)
     print_line(
@@ -65,6 +69,8 @@ def _print_container(container: RebuiltContainer) -> None:
         f"{container.lost_tail_ms / 1000:.0f} s old, {container.records} records with {container.bytes} bytes"
     )
     for segment in container.segments:
+        if segment.name.startswith(_SYSTEM):
+            continue
         print_line(printable(f"{head}: {_segment_words(segment)}"))
     for found in container.newer[:_NEWER_SHOWN]:
         print_line(

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from os.path import dirname
 from typing import Final
 
-from headrace.errors import DataCorruptionError, NoSuchChunkError, ThrottledError
+from headrace.errors import DataCorruptionError, ThrottledError
 from headrace.runtime.context import Runtime
 from headrace.runtime.directory_lock import DirectoryLock, describe_process
 from headrace.segmentstore.inspection.container_replay import replay_container
@@ -33,7 +33,7 @@ from headrace.standalone.rebuild.report import RebuiltContainer, describe, find_
 from headrace.standalone.unfinished_rebuild import Wanted, end_rebuild
 from headrace.storage.checkpoints.checkpoint_store import CheckpointStore
 from headrace.storage.checkpoints.config import StorageCheckpointsConfig
-from headrace.storage.checkpoints.listed import Listed, finished, next_checkpoint, sort_objects
+from headrace.storage.checkpoints.listed import Listed, next_checkpoint, sort_objects
 from headrace.storage.checkpoints.manifest import Manifest
 from headrace.storage.checkpoints.object_names import CheckpointId
 from headrace.storage.identity_format import IDENTITY_NAME, encode_identity, is_system
@@ -50,6 +50,14 @@ _ATTEMPTS: Final = 3
 
 
 @dataclass(slots=True)
+class MissingSegment:
+    """A segment that is in the rows of the controller, and in no container: its checkpoint is older."""
+
+    stream: str
+    segment: str
+
+
+@dataclass(slots=True)
 class RebuildReport:
     """What was rebuilt. Times in ms since 1970."""
 
@@ -59,6 +67,8 @@ class RebuildReport:
     containers: list[RebuiltContainer] = field(default_factory=list)
     epoch: int = 0
     """Container epoch that the rebuilt system begins with."""
+
+    missing: list[MissingSegment] = field(default_factory=list)
 
 
 class Rebuild:
@@ -75,6 +85,7 @@ class Rebuild:
         self._location = StorageLocation.parse(wanted.source)
         self._chunks = StoreObjects(wanted.source, provider, run)
         self._listed: dict[str, int] = {}
+        self._streams: list[tuple[str, str]] = []
         self._kept = StorageCheckpointsConfig().kept
 
     def run(self) -> RebuildReport:
@@ -103,7 +114,7 @@ class Rebuild:
 
     def _rebuild(self) -> RebuildReport:
         for _ in range(_ATTEMPTS):
-            self._listed = self._run(self._list())
+            self._listed, self._streams = self._run(self._list()), []
             listed = sort_objects(self._listed.items())
             found, damage = self._run(self._read_manifests(listed))
             choices = {
@@ -134,6 +145,8 @@ class Rebuild:
                     break
             if not outdated:
                 find_newer(self._listed, by_incarnation, rows)
+                there = {segment.name for each in report.containers for segment in each.segments}
+                report.missing = [MissingSegment(*each) for each in self._streams if each[1] not in there]
                 return report
             _logger.warning("owners of the former system have replaced checkpoints meanwhile: once more")
         raise ThrottledError(
@@ -164,7 +177,7 @@ class Rebuild:
                 log = log_directory(self._directory, container)
                 replayed = replay_container(container, log, self._runtime.filesystem)
                 now_ms = self._runtime.clock.now_ms()
-                described = describe(replayed, self._chunks, manifest, now_ms, passed_over)
+                described, streams = describe(replayed, self._chunks, manifest, now_ms, passed_over)
             except DataCorruptionError as error:
                 problem = f"storage checkpoint {manifest.checkpoint} of container {container}: {error}"
                 _logger.error("damaged data: %s; the one before is tried", problem)  # noqa: TRY400
@@ -173,6 +186,7 @@ class Rebuild:
             if not self._run(self._fence(manifest, report.epoch, listed, manifests)):
                 return False
             report.containers.append(described)
+            self._streams += streams
             names = (replayed.state.storage_rows, replayed.archived_rows)
             for some in names:
                 rows.update((key, row) for key, row in some.items() if key.startswith(CHUNK_PREFIX))
@@ -237,9 +251,13 @@ class Rebuild:
         for container, checkpoints in listed.items():
             store = CheckpointStore(self._provider, container, _CALL_S)
             found[container], damage[container] = {}, []
-            for checkpoint in finished(checkpoints):
+            for checkpoint, facts in checkpoints.items():
+                if facts.manifest_bytes is None:
+                    words = f"storage checkpoint {checkpoint} of container {container}: it has no manifest"
+                    damage[container].append(words)
+                    continue
                 try:
-                    manifest = await store.read_manifest(checkpoint, checkpoints[checkpoint])
+                    manifest = await store.read_manifest(checkpoint, facts)
                 except DataCorruptionError as error:
                     damage[container].append(
                         f"storage checkpoint {checkpoint} of container {container}: {error}"
@@ -252,10 +270,7 @@ class Rebuild:
         """Return the system of the store, whose identity is made anew if it is missing."""
         if self._location.scheme in {"file", "memory"}:
             return named
-        try:
-            found = await read_identity(self._provider)
-        except NoSuchChunkError:
-            found = None
+        found = await read_identity(self._provider)
         if found is not None and named and found != named:
             raise DataCorruptionError(
                 f"the store is of the system {found}, its storage checkpoints of {named}", path=IDENTITY_NAME

@@ -16,6 +16,7 @@ from headrace.segmentstore.inspection.index_pages import IndexPages
 from headrace.segmentstore.inspection.storage_table import load_storage_table
 from headrace.segmentstore.segment_names import is_internal
 from headrace.segmentstore.state.segment_state import SegmentState
+from headrace.standalone.rebuild.stream_segments import find_stream_segments
 from headrace.storage.checkpoints.manifest import Manifest
 from headrace.storage.chunks.chunk_names import parse_chunk_name
 from headrace.storage.chunks.segment_layout import load_layout
@@ -81,8 +82,10 @@ class RebuiltContainer:
 
 def describe(
     replayed: ReplayedContainer, chunks: StoredChunks, manifest: Manifest, now_ms: int, passed_over: list[str]
-) -> RebuiltContainer:
+) -> tuple[RebuiltContainer, list[tuple[str, str]]]:
     """Describe a container of which the log is rebuilt; reads the tables of the container from chunks.
+
+    Returns also streams with their segments, as the rows of the controller have them that are in it.
 
     Raises:
         DataCorruptionError: what the log names is damaged or missing: another checkpoint has to be used.
@@ -99,12 +102,12 @@ def describe(
         manifest.size_bytes,
         passed_over,
     )
-    active = list(replayed.state.by_name.values())
-    for segment in (*active, *read_inactive(replayed, catalogue)):
+    segments = [*replayed.state.by_name.values(), *read_inactive(replayed, catalogue)]
+    for segment in segments:
         if not is_internal(segment.name):
             report.segments.append(_describe(segment, replayed, chunks))
     report.segments.sort(key=lambda found: found.name)
-    return report
+    return report, list(find_stream_segments(segments, replayed, chunks))
 
 
 def _describe(segment: SegmentState, replayed: ReplayedContainer, chunks: StoredChunks) -> RebuiltSegment:

@@ -94,6 +94,7 @@ class StorageCheckpoints:
         self._config = config
         self._free_garbage: dict[CheckpointId, int] = {}
         """Of every finished checkpoint that is known, the first garbage number that was free then."""
+        self._held: int | None = None
         self._is_open = False
         self._fenced: FencedOutError | None = None
         self._listed_at = 0.0
@@ -226,7 +227,8 @@ class StorageCheckpoints:
         self._last_number = checkpoint.number
         # Before the copy, and only what is durable: then the copy has all of it.
         free_garbage = self._storage.first_free_garbage()
-        self._hold(min([free_garbage, *self._free_garbage.values()]))
+        # No higher than now: an earlier attempt whose outcome is unknown may be a checkpoint.
+        self._hold(free_garbage if self._held is None else min(free_garbage, self._held))
         sequence = self._log.sequence
         await self._log.flush()
         chunks = self._storage.chunks_created
@@ -324,5 +326,6 @@ class StorageCheckpoints:
         self._hold(min(self._free_garbage.values(), default=None))
 
     def _hold(self, first: int | None) -> None:
+        self._held = first
         self._storage.hold_garbage(first)
         self._statistics.held_from = -1 if first is None else first
