@@ -94,4 +94,4 @@ class Purge:
         finally:
             if flushing is not None:
                 flushing.cancel()
-                await asyncio.wait([flushing])
+                await asyncio.gather(flushing, return_exceptions=True)
