@@ -113,4 +113,45 @@ def test_committed_segments_survive_a_power_loss_and_the_next_owner_goes_on():
     for point, disk in each_power_loss(lambda disk: run(scenario(disk)), seeds=range(2)):
         asyncio.run(check(disk, point))
         points += 1
-    assert points == 2 * 3 * 10
+    assert points == 2 * 3 * 11
+
+
+def test_a_rewrite_that_lost_power_has_happened_or_not_and_leaves_no_object_behind():
+    rows = MemoryRowStore()
+    written = bytearray()
+
+    async def scenario(disk):
+        rows.rows.clear()
+        written.clear()
+        make_root(disk)
+        for epoch in range(1, 5):  # each begins a chunk
+            storage = ChunkedSegmentStorage(open_provider(disk), rows, epoch, SeededEntropy(epoch), CONFIG)
+            await storage.write("s", len(written), [bytes([epoch]) * 600], create=True)
+            written.extend(bytes([epoch]) * 600)
+        await storage.truncate("s", 100)
+        await storage.seal("s")
+        rewriter, place = storage.make_rewriter(), 0
+        while not (step := await rewriter.merge_some("s", place)).is_done:
+            place = step.place
+        assert rewriter.statistics.rewrites == 1
+        await storage.collect_garbage()
+
+    async def check(disk, point):
+        provider = open_provider(disk)
+        storage = ChunkedSegmentStorage(provider, rows, 5, SeededEntropy(5), CONFIG)
+        if (info := storage.info_nowait("s")) is None:
+            return
+        data = await storage.read_stored("s", info.start_offset, len(written) - info.start_offset)
+        assert data == written[info.start_offset :], point
+        await storage.make_rewriter().drop_truncated("s")
+        await storage.collect_orphans()
+        while await storage.collect_garbage():
+            pass
+        left = [found.name async for page in provider.list() for found in page]
+        assert sorted(left) == sorted(chunk.name for chunk in storage.chunks("s")), point
+
+    points = 0
+    for point, disk in each_power_loss(lambda disk: run(scenario(disk)), seeds=range(2)):
+        asyncio.run(check(disk, point))
+        points += 1
+    assert points > 40
