@@ -39,7 +39,7 @@ from headrace.storage.chunks.segment_locks import SegmentLocks
 from headrace.storage.metadata.contract import RowsNotLoadedError, RowStore
 from headrace.storage.metadata.rows import GarbageRow
 
-_CHUNKS_AT_ONCE: Final = 256
+_CHUNKS_AT_ONCE: Final = 2048
 """Chunks of a segment looked at in one step."""
 
 _READ_BYTES_MAX: Final = 4 * MIB
