@@ -132,7 +132,7 @@ def main() -> None:
             return
         stack.enter_context(patch.dict(os.environ, server.environment))
         location = StorageLocation.parse(server.uri())
-        bench = Bench(location, *((1, MIB) if args.smoke else (7, 256 * MIB)))
+        bench = Bench(location, *((1, MIB) if args.smoke else (5, 256 * MIB)))
         asyncio.run(bench.report())
 
 
