@@ -114,7 +114,10 @@ class ObjectCopy:
 
     async def _compare_identities(self) -> None:
         theirs = await _read_small(self._target, IDENTITY)
-        if theirs is not None and theirs != await _read_small(self._source, IDENTITY):
+        if theirs is None:
+            return
+        ours = await _read_small(self._source, IDENTITY)
+        if ours is None or not ours.startswith(theirs):  # a part of it is what a copy that broke off has left
             raise InvalidArgumentError("the target belongs to another system: choose another prefix")
 
     async def _copy_all(self, objects: Sequence[ChunkObject], there: dict[str, int]) -> None:

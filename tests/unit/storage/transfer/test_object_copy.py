@@ -99,6 +99,13 @@ async def test_a_target_of_another_system_is_refused_untouched():
     assert contents(target.provider) == {IDENTITY: b"theirs"}
 
 
+async def test_a_part_of_our_own_identity_is_no_other_systems():
+    source, target = source_of(**{IDENTITY: b"mine"}), Target()
+    target.provider.objects[IDENTITY] = bytearray(b"mi")
+    await ObjectCopy(source, target, verify=False).run()
+    assert contents(target.provider) == {IDENTITY: b"mine"}
+
+
 async def test_a_source_that_changes_is_told():
     source, target = source_of(a=b"aaa", b=b"bbb", c=b"ccc"), Target(append=False)
 
