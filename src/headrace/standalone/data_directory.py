@@ -62,8 +62,8 @@ def raise_format(files: Filesystem, directory: str, facts: Mapping[str, str] = N
         OSError: the record could not be written; it is as it was.
     """
     record = _read(files, f"{directory}/{FILE_NAME}")
-    changed = {**record, "format": FORMAT, **facts}
-    if changed != record:
+    changed = _known({**record, "format": FORMAT, **facts})
+    if changed != record:  # a full disk must not prevent a start
         _write(files, directory, changed)
 
 
@@ -166,10 +166,13 @@ def _read(files: Filesystem, path: str) -> dict[str, object]:
     return record
 
 
+def _known(record: Mapping[str, object]) -> dict[str, object]:
+    return {key: value for key, value in record.items() if value != ""}
+
+
 def _write(files: Filesystem, directory: str, record: Mapping[str, object]) -> None:
     """Replace the record; a fact that is "" is left out."""
-    known = {key: value for key, value in record.items() if value != ""}
-    content = json.dumps(known).encode() + b"\n"
+    content = json.dumps(_known(record)).encode() + b"\n"
     temporary = f"{directory}/.{FILE_NAME}"
     fd = files.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
     try:
