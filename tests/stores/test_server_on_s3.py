@@ -1,6 +1,9 @@
 """A whole server with its chunks in a real S3 server: kills, outages, stores that are not its own."""
 
 import asyncio
+import os
+import shutil
+import subprocess
 
 import pytest
 
@@ -8,7 +11,7 @@ from headrace.client import connect
 from headrace.limits import MIB
 from headrace.testing import LocalServer
 from headrace.testing.http_faults import FaultyHttpProxy, HttpFault
-from headrace.testing.local_server import ServerDiedError
+from headrace.testing.local_server import HEADRACE, ServerDiedError
 from tests.integration.test_kill import check_kills
 from tests.stores.providers import provider_at
 from tests.stores.servers import S3_ENVIRONMENT, SERVERS, UnavailableError
@@ -150,3 +153,39 @@ def test_a_store_of_another_system_is_refused_and_so_is_one_that_was_emptied(tmp
         assert again.stop() == 0
     finally:
         again.close()
+
+
+async def count_events(client):
+    await client.seal_stream("demo", "t")
+    async with client.event_reader("demo", "t") as reader:
+        return sum([len(batch) async for batch in reader.batches()])
+
+
+async def test_chunks_that_were_files_are_moved_to_s3(tmp_path, s3):
+    """A copy of all objects, and the new URI: reads of history come from the new store."""
+    server = LocalServer(tmp_path / "server")
+    try:
+        await asyncio.to_thread(server.start)
+        async with connect(server.uri) as client:
+            await client.create_scope("demo")
+            await client.create_stream("demo", "t")
+            async with client.event_writer("demo", "t") as writer:
+                await writer.write_many([b"x" * EVENT_BYTES] * 500, ["key"] * 500)
+        assert server.stop() == 0
+        chunks, uri = tmp_path / "server" / "data" / "chunks", s3.uri("moved")
+        server.environment = dict(S3_ENVIRONMENT)
+        server.arguments = ("--storage", uri)
+        with pytest.raises(ServerDiedError, match="is not the store of this data directory"):
+            await asyncio.to_thread(server.start)
+        command = [*HEADRACE, "storage", "copy", "--from", f"file://{chunks}", "--to", uri, "--verify"]
+        done = await asyncio.to_thread(
+            subprocess.run, command, env={**os.environ, **S3_ENVIRONMENT}, capture_output=True, check=False
+        )
+        assert done.returncode == 0, done.stderr
+        shutil.rmtree(chunks)
+        await asyncio.to_thread(server.start)
+        async with connect(server.uri) as client:
+            assert await count_events(client) == 500
+        assert server.stop() == 0
+    finally:
+        server.close()

@@ -30,6 +30,7 @@ from headrace.standalone.data_directory import (
     recorded_storage,
 )
 from headrace.standalone.lost_logs import find_unmade
+from headrace.storage.identity_format import IDENTITY_NAME
 from headrace.storage.inspect import StoredChunks
 from headrace.storage.providers.location import StorageLocation
 
@@ -172,7 +173,9 @@ class InspectedData:
         """Neither record nor log: nothing was ever here, or only the chunks are left of what was."""
         places: list[str] = []
         for name, path in self.chunks.objects(lambda path, _: places.append(path)):
-            if not is_internal_chunk(name):  # what containers make for themselves proves nothing
+            if (
+                not is_internal_chunk(name) and name != IDENTITY_NAME
+            ):  # what containers make for themselves proves nothing
                 places.append(path)
                 break
         if not places:

@@ -59,8 +59,8 @@ class ChunkStore:
 
     @property
     def belongs_to_one(self) -> bool:
-        """Whether the store has an identity. Files have a proof instead; memory is new at each start."""
-        return self.location.scheme not in {"file", "memory"}
+        """Whether the store has an identity: not memory, which is new at each start."""
+        return self.location.scheme != "memory" and self.system != ""
 
 
 def store_of(config: StandaloneConfig) -> ChunkStore:
@@ -100,12 +100,18 @@ def facts_of(store: ChunkStore, directory: str) -> dict[str, str]:
 async def claim_store(provider: ChunkProvider, store: ChunkStore, directory: str, runtime: Runtime) -> None:
     """See to it that a store is fit to be used, and that of the data directory.
 
+    A directory of files was recognised by its proof before, and its logs compared with it. It gets an
+    identity so that a copy of it in another store has one.
+
     Raises:
         UnsupportedError: it lets objects be overwritten.
         InvalidArgumentError, DataCorruptionError: it is another's, or a log is missing that existed once.
         StorageFullError, StorageReadError, StorageWriteError: it did not answer; repeat.
     """
     patient = RetryingChunkProvider(provider, _CALL_S)
+    if store.root is not None:
+        await claim_identity(patient, store.root, store.system, is_new=store.is_new, adopts=True)
+        return
     await prove_store(patient, runtime.entropy)
     await claim_identity(patient, str(store.location), store.system, is_new=store.is_new)
     await check_store(patient, directory, store.unmade)
@@ -136,7 +142,8 @@ class StoreClaim:
         """
         failed: list[BaseException] = []
         claiming = self._supervisor.spawn("store", self._repeat(failed))
-        is_urgent = self._store.is_recorded and not self._store.is_new
+        is_known = self._store.is_recorded or self._store.root is not None
+        is_urgent = is_known and not self._store.is_new
         try:
             await asyncio.wait((claiming,), timeout=WAITS_S if is_urgent else None)
         except asyncio.CancelledError:

@@ -21,6 +21,7 @@ from headrace.segmentstore.segment_names import is_internal, is_internal_chunk
 from headrace.standalone.chunk_root import chunk_root
 from headrace.standalone.data_directory import FILE_NAME, describe_surplus, find_logs
 from headrace.storage.chunks.chunk_names import parse_chunk_name
+from headrace.storage.identity_format import IDENTITY_NAME
 from headrace.storage.inspect import ChunkFiles
 from headrace.storage.metadata.rows import SEGMENT_PREFIX
 from headrace.storage.providers.contract import ChunkProvider
@@ -123,7 +124,7 @@ async def check_store(provider: ChunkProvider, directory: str, unmade: Sequence[
 
 def _has_chunks(root: str, files: ReadOnlyFiles) -> bool:
     objects = ChunkFiles(root, files).objects(lambda _path, _error: None)
-    return any(not is_internal_chunk(name) for name, _ in objects)
+    return any(not is_internal_chunk(name) and name != IDENTITY_NAME for name, _ in objects)
 
 
 def _find_hidden(root: str, files: ReadOnlyFiles) -> str:

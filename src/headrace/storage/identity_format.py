@@ -56,7 +56,9 @@ def decode_identity(data: bytes) -> str:
     return str(_IDENTITY.unpack(body)[1].hex())
 
 
-def judge_identity(where: str, found: str | None, system: str, *, is_new: bool, other: str) -> bool:
+def judge_identity(
+    where: str, found: str | None, system: str, *, is_new: bool, adopts: bool, other: str
+) -> bool:
     """Whether a server may make its identity in a store; False if it has it already.
 
     Args:
@@ -64,6 +66,7 @@ def judge_identity(where: str, found: str | None, system: str, *, is_new: bool, 
         found: the system whose identity is there, if any.
         system: that of the data directory.
         is_new: nothing was ever written with this data directory.
+        adopts: the store is known to be the right one, by other means than an identity.
         other: an object that is there without an identity; "" if there is none.
 
     Raises:
@@ -82,6 +85,8 @@ def judge_identity(where: str, found: str | None, system: str, *, is_new: bool, 
             f"{where} has the data of another system ({found}); those of this data directory ({system}) are "
             "elsewhere: name their store"
         )
+    if adopts:
+        return True
     if not is_new:
         raise DataCorruptionError(
             f"{where} is not the store of this data directory, or was emptied: it has no {IDENTITY_NAME}. "

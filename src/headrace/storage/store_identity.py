@@ -32,9 +32,11 @@ async def read_identity(provider: ChunkProvider) -> str | None:
     return decode_identity(bytes(data))
 
 
-async def claim_identity(provider: ChunkProvider, where: str, system: str, *, is_new: bool) -> None:
+async def claim_identity(
+    provider: ChunkProvider, where: str, system: str, *, is_new: bool, adopts: bool = False
+) -> None:
     """See to it that the store is that of ``system``; make its identity in an empty one, if the data
-    directory is new.
+    directory is new, or in any with ``adopts``.
 
     Raises:
         InvalidArgumentError, DataCorruptionError: it is not, see :func:`judge_identity`.
@@ -43,16 +45,18 @@ async def claim_identity(provider: ChunkProvider, where: str, system: str, *, is
     try:
         found = await read_identity(provider)
     except DataCorruptionError:
-        if not is_new or not await _is_cut_short(provider) or await find_other(provider):
+        may_be_new = adopts or (is_new and not await find_other(provider))
+        if not may_be_new or not await _is_cut_short(provider):
             raise
         await provider.delete(IDENTITY_NAME)  # of a first start that died while it made it
         found = None
-    other = await find_other(provider) if found is None and is_new else ""
-    if judge_identity(where, found, system, is_new=is_new, other=other):
+    looks = found is None and is_new and not adopts
+    other = await find_other(provider) if looks else ""
+    if judge_identity(where, found, system, is_new=is_new, adopts=adopts, other=other):
         try:
             await provider.create(IDENTITY_NAME, [encode_identity(system)])
         except ChunkExistsError:  # another server was faster, or the answer of an earlier attempt was lost
-            judge_identity(where, await read_identity(provider), system, is_new=True, other="")
+            judge_identity(where, await read_identity(provider), system, is_new=True, adopts=False, other="")
 
 
 async def find_other(provider: ChunkProvider) -> str:

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import logging
+from dataclasses import replace
 
 import pytest
 
@@ -54,7 +55,7 @@ def test_a_directory_remembers_its_store_and_its_system(tmp_path):
 
 def test_without_a_choice_chunks_are_in_the_directory(tmp_path):
     store = find(tmp_path)
-    assert (store.root, store.belongs_to_one) == (f"{tmp_path}/chunks", False)
+    assert (store.root, store.belongs_to_one) == (f"{tmp_path}/chunks", True)
     check_data_directory(RUNTIME.filesystem, str(tmp_path), 2, facts_of(store, str(tmp_path)))
     assert record(tmp_path) == {"format": 2, "containers": 2, "system": store.system}
     other = find(tmp_path, storage="file:///mnt/chunks")
@@ -103,6 +104,20 @@ async def test_a_store_is_proved_and_claimed(tmp_path):
         with pytest.raises(DataCorruptionError, match=r"missing, and its store has.*storage rebuild"):
             await claim_store(provider, store_of(is_new=len(unmade) == 2, unmade=unmade), "d", RUNTIME)
     assert set(provider.objects) == {IDENTITY_NAME, CHUNK}
+
+
+async def test_a_directory_of_files_gets_an_identity_unless_it_is_anothers(tmp_path):
+    provider = MemoryChunkProvider()
+    await provider.create(CHUNK, [b"of an earlier release"])
+    store = ChunkStore(StorageLocation.parse(f"file://{tmp_path}/chunks"), "0" * 32)
+    for _ in range(2):
+        await claim_store(provider, store, str(tmp_path), RUNTIME)
+    assert set(provider.objects) == {IDENTITY_NAME, CHUNK}
+    with pytest.raises(DataCorruptionError, match="another system"):
+        await claim_store(provider, replace(store, system="1" * 32), str(tmp_path), RUNTIME)
+    provider.objects[IDENTITY_NAME] = bytearray()  # the power failed while it was made
+    await claim_store(provider, store, str(tmp_path), RUNTIME)
+    assert len(provider.objects[IDENTITY_NAME]) > 0
 
 
 async def test_a_store_that_overwrites_is_refused(tmp_path):
