@@ -20,6 +20,7 @@ from headrace.segmentstore.inspection.container_replay import replay_container
 from headrace.segmentstore.segment_names import is_internal, is_internal_chunk
 from headrace.standalone.chunk_root import chunk_root
 from headrace.standalone.data_directory import FILE_NAME, describe_surplus, find_logs
+from headrace.storage.checkpoints.object_names import CHECKPOINTS_PREFIX, parse_object_name
 from headrace.storage.chunks.chunk_names import parse_chunk_name
 from headrace.storage.identity_format import IDENTITY_NAME
 from headrace.storage.inspect import ChunkFiles
@@ -72,9 +73,10 @@ def find_unmade(
         return []
     looking = ReadOnlyFiles(files)
     there = [number for number, log in enumerate(logs) if log not in missing]
+    unmade = [number for number, log in enumerate(logs) if log in missing]
     if root == DEFAULT_ROOT:
         root = chunk_root(directory)
-    if (root is not None and _has_chunks(root, looking)) or any(
+    if (root is not None and _has_chunks(root, looking, unmade)) or any(
         _was_used(number, logs[number], looking) for number in there
     ):
         raise DataCorruptionError("the log of this container is missing; put it back", path=missing[0])
@@ -85,7 +87,7 @@ def find_unmade(
             f"{hidden} cannot be looked into: it is a link, or may not be read by this user",
             path=missing[0],
         )
-    return [number for number, log in enumerate(logs) if log in missing]
+    return unmade
 
 
 def _is_begun(files: Filesystem, log: str) -> bool:
@@ -114,7 +116,8 @@ async def check_store(provider: ChunkProvider, directory: str, unmade: Sequence[
         return
     async for page in provider.list():
         for found in page:
-            if parse_chunk_name(found.name) is not None and not is_internal_chunk(found.name):
+            is_chunk = parse_chunk_name(found.name) is not None and not is_internal_chunk(found.name)
+            if is_chunk or _is_copied(found.name, unmade):
                 raise DataCorruptionError(
                     f"the log of this container is missing, and its store has {found.name!r}: put the log "
                     "back, or make the data directory anew with headrace storage rebuild",
@@ -122,9 +125,22 @@ async def check_store(provider: ChunkProvider, directory: str, unmade: Sequence[
                 )
 
 
-def _has_chunks(root: str, files: ReadOnlyFiles) -> bool:
+def _has_chunks(root: str, files: ReadOnlyFiles, unmade: Sequence[int]) -> bool:
     objects = ChunkFiles(root, files).objects(lambda _path, _error: None)
-    return any(not is_internal_chunk(name) and name != IDENTITY_NAME for name, _ in objects)
+    return any(_proves_use(name, unmade) for name, _ in objects)
+
+
+def _proves_use(name: str, unmade: Sequence[int]) -> bool:
+    """Whether a file of this name shows that a log existed which is missing."""
+    if name.startswith(CHECKPOINTS_PREFIX):
+        return _is_copied(name, unmade)
+    return not is_internal_chunk(name) and name != IDENTITY_NAME
+
+
+def _is_copied(name: str, unmade: Sequence[int]) -> bool:
+    """Whether an object is of a copy of one of these logs. Containers copy theirs soon after they start."""
+    found = parse_object_name(name)
+    return found is not None and found.container in unmade
 
 
 def _find_hidden(root: str, files: ReadOnlyFiles) -> str:

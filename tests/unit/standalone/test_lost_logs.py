@@ -14,7 +14,9 @@ from headrace.segmentstore.operations import codec
 from headrace.standalone.config import StandaloneConfig
 from headrace.standalone.lost_logs import check_logs, find_unmade
 from headrace.standalone.server import StandaloneServer
+from headrace.storage.checkpoints.object_names import CheckpointId, manifest_name
 from headrace.storage.metadata.rows import SegmentRow, encode_segment_row
+from headrace.storage.providers.chunk_paths import encode_chunk_path
 from headrace.wal.config import WalConfig
 from headrace.wal.file.file_wal import FileWal
 
@@ -249,3 +251,17 @@ async def test_a_log_beyond_the_number_of_containers_is_never_passed_over(tmp_pa
     (tmp_path / "wal" / "container-9").mkdir()
     with pytest.raises(DataCorruptionError, match="at least 10"):
         check_logs(FILES, str(tmp_path), 2)
+
+
+@pytest.mark.parametrize("container", [0, 1])
+async def test_a_copy_of_a_log_proves_that_this_log_existed_and_no_other(tmp_path, container):
+    await make_log(tmp_path, 0)
+    copied = manifest_name(container, CheckpointId(1, 0))
+    path = tmp_path / "chunks" / encode_chunk_path(copied)
+    path.parent.mkdir(parents=True)
+    path.write_bytes(b"")
+    if container == 0:  # it was quick, the other one was never made
+        assert find_unmade(FILES, str(tmp_path), 2) == [1]
+    else:
+        with pytest.raises(DataCorruptionError, match="the log of this container is missing"):
+            find_unmade(FILES, str(tmp_path), 2)

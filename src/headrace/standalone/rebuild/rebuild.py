@@ -268,8 +268,6 @@ class Rebuild:
 
     async def _identify(self, named: str) -> str:
         """Return the system of the store, whose identity is made anew if it is missing."""
-        if self._location.scheme in {"file", "memory"}:
-            return named
         found = await read_identity(self._provider)
         if found is not None and named and found != named:
             raise DataCorruptionError(
