@@ -5,6 +5,8 @@ import logging
 import pytest
 
 from headrace.errors import ChunkExistsError, CorruptionError, StorageWriteError
+from headrace.storage.checkpoints.checkpoint_store import CheckpointStore
+from headrace.storage.chunks import rewriter
 from headrace.storage.chunks.chunk_names import parse_chunk_name
 from headrace.storage.chunks.chunk_writer import ChunkWriter
 from headrace.storage.chunks.garbage import may_be_orphan
@@ -82,6 +84,38 @@ def leave_what_was_given_up(monkeypatch):
     monkeypatch.setattr(GarbageCollector, "collect_orphans", collect_orphans)
 
 
+def put_a_copy_over_what_has_changed(monkeypatch):
+    def find_stretch(layout, index, stretch):
+        if layout.last is None or not layout.first_chunk_start <= stretch.start < layout.length:
+            return None
+        return index.neighbours(layout, stretch.start, len(stretch.names))
+
+    monkeypatch.setattr(rewriter, "find_stretch", find_stretch)
+
+
+def collect_what_a_copy_of_the_log_names(monkeypatch):
+    monkeypatch.setattr(ChunkedSegmentStorage, "hold_garbage", lambda storage, first: None)
+
+
+def copy_a_log_without_its_end(monkeypatch):
+    honest = CheckpointStore.write_parts
+
+    async def write_parts(store, checkpoint, records):
+        return await honest(store, checkpoint, _without_last(records))
+
+    monkeypatch.setattr(CheckpointStore, "write_parts", write_parts)
+
+
+async def _without_last(records):
+    before = None
+    async for some in records:
+        if before is not None:
+            yield before
+        before = some
+    if before:
+        yield before[:-1]
+
+
 #: Each with the scenario that has to find it, in how many seeds, and the last seed that did: it goes first.
 BUGS = [
     (collect_what_a_row_names, "objects", 12, 0),
@@ -89,7 +123,9 @@ BUGS = [
     (commit_before_an_object_is_durable, "objects", 12, 0),
     (delete_what_a_doubtful_commit_may_have_named, "rival_storages", 400, 57),
     (collect_what_an_owner_is_writing, "rival_storages", 100, 18),
-    (leave_what_was_given_up, "objects", 12, 0),
+    (put_a_copy_over_what_has_changed, "rival_storages", 700, 681),
+    (collect_what_a_copy_of_the_log_names, "objects", 12, 3),
+    (copy_a_log_without_its_end, "objects", 12, 3),
     (leave_what_was_given_up, "rival_storages", 12, 0),
 ]
 

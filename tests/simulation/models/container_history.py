@@ -140,6 +140,11 @@ class ContainerHistory:
         """Of this period, in the order of their starts."""
         return self._history.operations
 
+    def go_back(self, state: Any) -> None:
+        """What was asked for since then is lost: the next observation has to be of that state."""
+        self._history.operations.clear()
+        self.state = state
+
     def end_period(self) -> None:
         """Judge; what was observed last is where the next period begins.
 

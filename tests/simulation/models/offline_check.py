@@ -21,25 +21,31 @@ _COPIES: Final = "/data/copies-of-objects"
 
 
 def check_offline(
-    disk: SimulatedDisk, log_directory: str, objects: Mapping[str, bytearray], segments: Mapping[str, int]
+    disk: SimulatedDisk,
+    log_directory: str,
+    objects: Mapping[str, bytearray],
+    segments: Mapping[str, int] | None,
 ) -> None:
     """Check log, rows and every byte of a container whose chunks are ``objects``.
 
     Of objects that are not needed those are fine that were made for a namesake, gone by now, of one of the
     ``segments`` that there are, by name and with their ids: an owner takes them for chunks of an inactive
-    segment.
+    segment. Without ``segments`` all are fine.
 
     Raises:
         SimulationError: the check has found anything else.
     """
     files = SimulatedFilesystem(disk)
+    _remove(files, _COPIES)
     for name, content in objects.items():
         _put(files, f"{_COPIES}/{encode_chunk_path(name)}", content)
     chunks = ChunkFiles(_COPIES, files)
     report = check_container(0, log_directory, chunks, files, deep=True)
-    excused = {chunks.path(name) for name in objects if _is_of_namesake(name, segments)}
-    strays = find_strays(chunks, [report], all_checked=True)
-    found = [*report.findings, *(stray for stray in strays if stray.place not in excused)]
+    found = list(report.findings)
+    if segments is not None:
+        excused = {chunks.path(name) for name in objects if _is_of_namesake(name, segments)}
+        strays = find_strays(chunks, [report], all_checked=True)
+        found += (stray for stray in strays if stray.place not in excused)
     if found or not report.complete:
         raise SimulationError(f"the check has found {[str(finding) for finding in found]}")
 
@@ -50,6 +56,15 @@ def _is_of_namesake(chunk: str, segments: Mapping[str, int]) -> bool:
         return False
     segment_id = segments.get(parsed.segment.rpartition(".")[0])
     return segment_id is not None and segment_id != segment_id_of(parsed.segment)
+
+
+def _remove(files: Filesystem, path: str) -> None:
+    """Remove the files below a directory; directories may stay."""
+    for name in files.listdir(path) if files.exists(path) else ():
+        try:
+            files.unlink(f"{path}/{name}")
+        except OSError:
+            _remove(files, f"{path}/{name}")
 
 
 def _put(files: Filesystem, path: str, content: bytes | bytearray) -> None:

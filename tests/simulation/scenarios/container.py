@@ -23,6 +23,13 @@ from tests.simulation.reduction import ALL, Reduction
 from tests.simulation.scenarios.container_profile import ENDINGS, ContainerProfile, draw_profile
 from tests.simulation.scenarios.container_world import LOG, ContainerWorld, Owner
 from tests.simulation.scenarios.far_storage import TIDY_S, draw_far, tidying
+from tests.simulation.scenarios.rebuilding import (
+    NO_COPIES,
+    draw_copies,
+    rebuild_log,
+    with_copies,
+    with_copies_by_hand,
+)
 from tests.simulation.workloads.attribute_client import AttributeClient
 from tests.simulation.workloads.container_clients import ContainerClient
 
@@ -48,6 +55,7 @@ async def upheaval(
         profile = _chained(profile)
     if objects:
         profile = draw_far(profile, sim.entropy.fork("far"), reduction)
+        profile = with_copies(profile, draw_copies(sim.entropy.fork("copies")))
     profile = dataclasses.replace(profile, attributes=attributes)
     world = ContainerWorld(sim, profile)
     entropy = sim.entropy.fork("endings")
@@ -191,6 +199,7 @@ async def _compete(world: ContainerWorld, owner: Owner, clients: list[asyncio.Ta
 async def _finish(world: ContainerWorld) -> None:
     """Nothing disturbs any more: recover, store, recover from storage, and once more."""
     world.foundations.end_troubles()
+    world.profile = with_copies(world.profile, NO_COPIES)  # they would hold garbage
     host = world.sim.host("store")
     host.disk.heal()
     host.disk.slowness = 1.0
@@ -208,6 +217,7 @@ async def _finish(world: ContainerWorld) -> None:
         host.kill()
     if world.foundations.far is not None:
         await _check_far(world, world.foundations.far)
+        await _lose_log(world, world.foundations.far)
 
 
 async def _check_far(world: ContainerWorld, far: FaultyObjectStore) -> None:
@@ -226,3 +236,26 @@ async def _check_far(world: ContainerWorld, far: FaultyObjectStore) -> None:
     await world.stop(owner)
     host.kill()
     check_offline(host.disk, f"/data/wal/{LOG}", far.objects, segments)
+
+
+async def _lose_log(world: ContainerWorld, far: FaultyObjectStore) -> None:
+    """Lose the log some time behind a copy of it: what is made from the copy is what there was then."""
+    world.profile = with_copies_by_hand(world.profile)
+    host = world.sim.host("store")
+    owner = await world.start_owner(host)
+    checkpoints = owner.container.tiers.checkpoints
+    assert checkpoints is not None
+    await world.run_in(owner, checkpoints.write_now())
+    copied = world.history.state
+    await wait_for(owner, start_clients(world, owner, "lost"), _STALL_TIMEOUT_S, must=True)
+    await asyncio.sleep(TIDY_S)
+    host.kill()
+    host.boot()
+    directory = f"/data/wal/{LOG}"
+    await host.run(rebuild_log(far, directory, host.runtime))
+    world.history.go_back(copied)
+    owner = await world.start_owner(host)
+    await world.run_in(owner, owner.container.tiers.flush_storage())
+    await world.stop(owner)
+    host.kill()
+    check_offline(host.disk, directory, far.objects, None)

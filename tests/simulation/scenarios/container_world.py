@@ -24,6 +24,7 @@ from headrace.segmentstore.attributes.page_cache import PageCache
 from headrace.segmentstore.container.components import ContainerComponents
 from headrace.segmentstore.container.container import SegmentContainer
 from headrace.segmentstore.readindex.cache.cache import BlockCache
+from headrace.storage.checkpoints.manifest import SystemFacts
 from headrace.testing.disk import Moment
 from headrace.testing.failures import SimulationError, StalledError
 from headrace.testing.host import HostDownError, SimulatedHost
@@ -143,6 +144,7 @@ class ContainerWorld:
             index_pages=PageCache(1 * MIB),
             clock=runtime.clock,
             entropy=runtime.entropy,
+            system=None if self.foundations.far is None else SystemFacts(1),
         )
         container = SegmentContainer(0, components, self.profile.container, owner.on_failed)
         owner.container = container

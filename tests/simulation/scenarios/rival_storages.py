@@ -12,7 +12,7 @@ from headrace.storage.chunks.config import SegmentStorageConfig
 from headrace.testing.object_store_faults import ObjectStoreFaults
 from headrace.testing.simulation import Simulation
 from tests.simulation.reduction import ALL, Reduction
-from tests.simulation.worlds.rival_storages import SMALL, RivalStorages
+from tests.simulation.worlds.rival_storages import SMALL, RivalStorages, merge_all
 
 FAULTS: Final = ("refused", "lost_replies", "slow", "broken", "strangers", "lost_commits", "former")
 
@@ -37,13 +37,22 @@ async def perform(world: RivalStorages, step: Step) -> None:
         case ("delete", number, wait):
             await world.delete(world.name_of(number), wait=wait)
         case ("collect garbage",):
-            await world.tidy(lambda it: it.collect_garbage())
+            await world.tidy(lambda it: it.storage.collect_garbage())
         case ("collect orphans",):
-            await world.tidy(lambda it: it.collect_orphans())
+            await world.tidy(lambda it: it.storage.collect_orphans())
+        case ("merge chunks", number, wait):
+            name = world.name_of(number)
+            await world.tidy(lambda it: merge_all(it, name), wait=wait)
+        case ("drop truncated", number, wait):
+            name = world.name_of(number)
+            await world.tidy(lambda it: it.rewriter.drop_truncated(name), wait=wait)
+        case ("former merges", number):
+            name = world.name_of(number)
+            await world.tidy(lambda it: merge_all(it, name), former=True, wait=False)
         case ("former writes", number):
             await world.write_as_former(world.name_of(number))
         case ("former collects",):
-            await world.tidy(lambda it: it.collect_garbage(), former=True)
+            await world.tidy(lambda it: it.storage.collect_garbage(), former=True)
         case ("take over", former_lives):
             await world.take_over(former_lives=former_lives)
         case ("pause", seconds):
@@ -93,11 +102,14 @@ async def rivalry(sim: Simulation, reduction: Reduction = ALL) -> RivalStorages:
         faults=faults,
         config=_draw_config(entropy),
         forgets=draw(2) > 0,
-        lost_commits_per_thousand=rate("lost_commits", 40),
+        lost_commits_per_thousand=rate("lost_commits", 100),
     )
     former = "former" not in reduction.without
+    segments = (1, 2, SEGMENTS)[draw(3)]
     steps = 20 + draw(min(STEPS, reduction.steps) + 1)
-    await run_history(world, [_draw_step(entropy, former) for _ in range(min(steps, reduction.steps))])
+    await run_history(
+        world, [_draw_step(entropy, segments, former) for _ in range(min(steps, reduction.steps))]
+    )
     return world
 
 
@@ -112,13 +124,15 @@ def _draw_config(entropy: SeededEntropy) -> SegmentStorageConfig:
         commit_bytes_max=(1, 1000, 65536)[draw(3)],
         layouts_max=(1, 100)[draw(2)],
         provider_timeout_s=(1.0, 20.0)[draw(2)],
+        merge_bytes_max=(30, 1000)[draw(2)],
+        merge_chunks_min=(2, 4)[draw(2)],
     )
 
 
-def _draw_step(entropy: SeededEntropy, former: bool) -> Step:
+def _draw_step(entropy: SeededEntropy, segments: int, former: bool) -> Step:
     draw = entropy.randbelow
-    number, other, wait = draw(SEGMENTS), draw(SEGMENTS), draw(3) > 0
-    match draw(24):
+    number, other, wait = draw(segments), draw(SEGMENTS), draw(3) > 0
+    match draw(30):
         case 0 | 1 | 2 | 3 | 4 | 5 | 6 | 7:
             return "write", number, [draw(90) for _ in range(1 + draw(3))], wait
         case 8:
@@ -139,5 +153,11 @@ def _draw_step(entropy: SeededEntropy, former: bool) -> Step:
             return ("former collects",) if former else ("pause", 0.01)
         case 21:
             return "take over", former and draw(2) > 0
+        case 22 | 23 | 26 | 27:
+            return "merge chunks", number, draw(3) == 0
+        case 24:
+            return "drop truncated", number, wait
+        case 25:
+            return ("former merges", number) if former else ("pause", 0.01)
         case _:
             return "pause", (0.01, 0.1, 3.0)[draw(3)]

@@ -49,9 +49,11 @@ SMALL: Final = SegmentStorageConfig(
     leftovers_pause_s=0.0,
 )
 
+S = TypeVar("S")
 T = TypeVar("T")
 
 _READS_MAX: Final = 200
+_MERGES_MAX: Final = 1000
 _FORMER_MAX: Final = 2
 """Former owners that live on."""
 
@@ -120,9 +122,11 @@ class StorageOwner:
         self.host = host
         self.epoch = epoch
         self.changes: list[Change] = []
+        """Those whose answers are missing."""
         self.storage = ChunkedSegmentStorage(
             world.store, OwnedRows(world, epoch, forgets), epoch, host.runtime.entropy, world.config
         )
+        self.rewriter = self.storage.make_rewriter()
 
     async def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
         """Run in its process. Raises: HostDownError: that has been killed."""
@@ -257,11 +261,12 @@ class RivalStorages:
         loses = self.entropy.randbelow(1000) < self._lost_commits_per_thousand
 
         def arrive() -> None:
-            taken = epoch == self._epoch
+            taken = epoch == self._epoch and not self._must_end
             if taken:
                 self._step(Moment.BEFORE)
                 taken = epoch == self._epoch
             if taken:
+                self._must_end = loses  # the log takes no more of an owner that does not know what it has
                 for key, row in changes.items():
                     if row is None:
                         self.durable.pop(key, None)
@@ -275,6 +280,8 @@ class RivalStorages:
         loop.call_later(way_s * self.entropy.random(), arrive, context=Context())
         taken = await arrival
         await asyncio.sleep(way_s * self.entropy.random())
+        if not taken and epoch == self._epoch:
+            raise WalWriteError("the log has failed")
         if not taken:
             raise FencedOutError(f"epoch {epoch} is over")
         if loses:
@@ -361,17 +368,20 @@ class RivalStorages:
         await self._begin([name], plan, wait)
 
     async def tidy(
-        self, what: Callable[[ChunkedSegmentStorage], Awaitable[object]], *, former: bool = False
+        self, what: Callable[[StorageOwner], Awaitable[object]], *, former: bool = False, wait: bool = True
     ) -> None:
         """Have an owner do what changes no segment, as far as it goes."""
-        owner = self.owners[0] if former else self.owner
+        task = asyncio.ensure_future(self._tidy(self.owners[0] if former else self.owner, what))
+        self._tasks.add(task)
+        if wait:
+            await task
+
+    async def _tidy(self, owner: StorageOwner, what: Callable[[StorageOwner], Awaitable[object]]) -> None:
         try:
-            await owner.run(_perform(what, owner.storage))
+            await owner.run(_perform(what, owner))
         except CorruptionError:
             if owner is self.owner:
                 raise
-        except WalWriteError:
-            self._must_end = self._must_end or owner is self.owner
         except FencedOutError:
             if owner is self.owner:
                 raise SimulationError("the present owner was fenced out") from None
@@ -385,9 +395,9 @@ class RivalStorages:
             return
         data = self.entropy.token(1 + self.entropy.randbelow(150))
 
-        async def work(storage: ChunkedSegmentStorage) -> None:
-            info = await storage.info(name)
-            await storage.write(name, 0 if info is None else info.length, [data], create=True)
+        async def work(owner: StorageOwner) -> None:
+            info = await owner.storage.info(name)
+            await owner.storage.write(name, 0 if info is None else info.length, [data], create=True)
             raise SimulationError("a former owner has committed")
 
         await self.tidy(work, former=True)
@@ -423,8 +433,7 @@ class RivalStorages:
         except HostDownError:
             return  # the next owner decides
         except WalWriteError:
-            self._must_end = self._must_end or owner is self.owner
-            return
+            return  # the owner must end, and the next one decides
         except FencedOutError:
             if owner is self.owner:
                 raise SimulationError("the present owner was fenced out") from None
@@ -524,6 +533,10 @@ class RivalStorages:
         await self.store.settle()
         await self.take_over()
         storage = self.owner.storage
+        for name in self.model:
+            await self.owner.run(merge_all(self.owner, name))
+            await self.owner.run(self.owner.rewriter.drop_truncated(name))
+        await self.owner.run(self._look(self.owner))
         await self.owner.run(storage.collect_garbage())  # what former owners dropped is due a while later
         await asyncio.sleep(2 * self.config.garbage_delay_s)
         while await self.owner.run(storage.collect_garbage()):
@@ -546,13 +559,23 @@ class RivalStorages:
         for name in self.model:
             layout = load_layout(name, self.durable.get)
             assert layout is not None
+            assert layout.first_chunk_start == layout.start_offset, "bytes are left that were truncated"
             yield from (chunk.name for chunk, _ in walk_chunks(layout, self.durable.get))
 
 
-async def _perform(
-    perform: Callable[[ChunkedSegmentStorage], Awaitable[object]], storage: ChunkedSegmentStorage
-) -> None:
-    await perform(storage)
+async def _perform(perform: Callable[[S], Awaitable[object]], by: S) -> None:
+    await perform(by)
+
+
+async def merge_all(owner: StorageOwner, name: str) -> None:
+    """Merge the small chunks of a segment, until none are left that are worth it."""
+    place = 0
+    for _ in range(_MERGES_MAX):
+        step = await owner.rewriter.merge_some(name, place)
+        if step.is_done:
+            return
+        place = step.place
+    raise StalledError(f"merging the chunks of {name} has no end")
 
 
 def _shows(found: Mapping[str, Facts | None], state: State) -> bool:
