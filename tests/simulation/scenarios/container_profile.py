@@ -123,6 +123,10 @@ def draw_profile(entropy: SeededEntropy, reduction: Reduction) -> ContainerProfi
             concat_copy_bytes_max=(0, 300, 4 * KIB)[draw(3)],
             provider_timeout_s=5.0,  # a read has a fifth of it: storage that is slow needs it for many chunks
             garbage_delay_s=0.0,
+            # Storage checkpoints hold garbage: a bound of a few batches would be reached, and nothing go on.
+            garbage_runs_max=(
+                100_000 if container.storage_checkpoints.enabled else container.storage.garbage_runs_max
+            ),
             garbage_retry_s=0.05,
         ),
         storage_writer=writer,
