@@ -13,6 +13,7 @@ from headrace.errors import (
 )
 from headrace.runtime.entropy import SeededEntropy
 from headrace.storage.chunks.config import SegmentStorageConfig
+from headrace.storage.chunks.garbage_numbers import NUMBERS_AT_ONCE
 from headrace.storage.chunks.segment_storage import ChunkedSegmentStorage
 from headrace.storage.providers.memory import MemoryChunkProvider
 from headrace.testing.memory_row_store import MemoryRowStore
@@ -266,3 +267,35 @@ def test_garbage_of_an_earlier_owner_is_looked_at_when_it_is_deleted_not_at_the_
         assert storage.statistics().garbage_runs_damaged == 100
 
     simulate(0, scenario)
+
+
+async def test_the_next_owner_finds_garbage_whose_commit_was_in_flight_as_more_numbers_were_taken(monkeypatch):
+    store = Store()
+    storage = store.owner(1)
+    for number in range(NUMBERS_AT_ONCE - 1):
+        await storage.write(f"s{number}", 0, [b"x"], create=True)
+        await storage.delete(f"s{number}")
+    while await storage.collect_garbage():
+        pass
+    for name in ("last", "first"):
+        await storage.write(name, 0, [b"x"], create=True)
+    commit, began, going_on = store.bounded.commit, asyncio.Event(), asyncio.Event()
+
+    async def hold(changes):
+        if "s/last" in changes:
+            began.set()
+            await going_on.wait()
+        await commit(changes)
+
+    monkeypatch.setattr(store.bounded, "commit", hold)
+    deleting = asyncio.ensure_future(storage.delete("last"))
+    await began.wait()
+    more = asyncio.ensure_future(storage.delete("first"))
+    for _ in range(10):
+        await asyncio.sleep(0)
+    going_on.set()
+    await asyncio.gather(deleting, more)
+    storage = store.owner(2)
+    while await storage.collect_garbage():
+        pass
+    assert not store.objects.objects

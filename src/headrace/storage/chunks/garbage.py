@@ -117,7 +117,7 @@ class GarbageQueue:
 
     def first_number(self) -> int:
         """Return a number such that no batch has a lower one."""
-        known = (self._batches, self._doubtful, self._set_aside, self._unread[:1])
+        known = (self._batches, self._doubtful, self._uncommitted, self._set_aside, self._unread[:1])
         return min((number for numbers in known for number in numbers), default=self.next_number)
 
     def first_uncommitted(self) -> int:
