@@ -11,6 +11,7 @@ Readers with the old layout find the old objects for as long as garbage stays.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable
 from dataclasses import dataclass
 from typing import Final, Protocol
@@ -79,7 +80,11 @@ class MergeStep:
 
 
 class ChunkRewriter:
-    """Rewrites chunks of one container's segments; ``io`` may be a slower one than that of writes."""
+    """Rewrites chunks of one container's segments; ``io`` may be a slower one than that of writes.
+
+    ``copying`` is held, by all rewriters of the container, from the first byte that is read until the new
+    objects are part of the segment, or orphans.
+    """
 
     def __init__(
         self,
@@ -92,6 +97,7 @@ class ChunkRewriter:
         commit: Commit,
         config: SegmentStorageConfig,
         epoch: int,
+        copying: asyncio.Lock,
     ) -> None:
         self._io = io
         self._rows = rows
@@ -102,6 +108,7 @@ class ChunkRewriter:
         self._commit = commit
         self._config = config
         self._epoch = epoch
+        self._copying = copying
         self._checksums = ChecksumGroups(rows.get)
         self.statistics = RewriteStatistics()
 
@@ -197,7 +204,8 @@ class ChunkRewriter:
                 # Else it would have grown each time that it was copied.
                 self._writer.close_last(layout)
         begin = layout.start_offset
-        layout, index = await self._layouts.reach(segment, begin, begin + 1)
+        # From the first: a rewrite that a truncation has passed leaves chunks in front of the last one.
+        layout, index = await self._layouts.reach(segment, layout.first_chunk_start, begin + 1)
         if layout.start_offset != begin or layout.last is None:
             return await self._find_truncated(segment)
         number, _, _ = index.find(begin) if begin < layout.last_start else (layout.chunk_count - 1, "", 0)
@@ -211,6 +219,10 @@ class ChunkRewriter:
 
         Returns whether it happened: not if the segment has changed meanwhile. Raises as :meth:`merge_some`.
         """
+        async with self._copying:
+            return await self._rewrite(stretch, target_bytes)
+
+    async def _rewrite(self, stretch: Stretch, target_bytes: int) -> bool:
         copies: list[AppendPiece] = []
         try:
             for begin in range(stretch.begin, stretch.end, target_bytes):

@@ -163,6 +163,7 @@ class ChunkedSegmentStorage:
             prefix=container_prefix(container) if provider.local is None else "",
         )
         self._collecting = asyncio.Lock()
+        self._copying = asyncio.Lock()
         self._statistics = SegmentStorageStatistics()
 
     # ---------------------------------------------------------------------------------- what is there
@@ -223,6 +224,7 @@ class ChunkedSegmentStorage:
             self._commit,
             self._config,
             self._epoch,
+            self._copying,
         )
 
     def statistics(self) -> SegmentStorageStatistics:
@@ -516,6 +518,8 @@ class ChunkedSegmentStorage:
             DataCorruptionError: it is not known which objects they are, because rows are damaged.
             StorageReadError: rows or the listing cannot be read now.
         """
+        async with self._copying:
+            pass  # what a rewrite has read before this is garbage now, or an orphan
         orphans = set(self._garbage.orphans)
         self._garbage.expire(asyncio.get_running_loop().time())
         await self.collect_orphans()

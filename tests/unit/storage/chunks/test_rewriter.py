@@ -1,6 +1,7 @@
 """Chunks that others replace: what is merged, what readers see meanwhile, what is given up."""
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 
@@ -194,3 +195,60 @@ async def test_a_first_chunk_that_is_mostly_truncated_is_rewritten():
     statistics = await merge_all(storage)
     assert statistics.bytes_given_back == (2 << 20) - 5
     assert lengths_of(storage) == [5, 3]
+
+
+class HeldCreates(FaultyChunkProvider):
+    """Says when an object was made; from the ``number``-th on its caller waits until ``released``."""
+
+    def __init__(self, provider, number):
+        super().__init__(provider)
+        self.number = number
+        self.made, self.released = asyncio.Event(), asyncio.Event()
+
+    async def create(self, name, buffers=(), beside=None):
+        await super().create(name, buffers, beside)
+        self.number -= 1
+        if self.number <= 0:
+            self.made.set()
+            await self.released.wait()
+
+
+async def test_an_owner_that_ends_while_a_truncation_passes_the_chunks_it_makes_is_followed():
+    store = Store()
+    content = bytes(range(100))
+    await store.owner().write("s", 0, [content], create=True)
+    store.provider = held = HeldCreates(store.objects, 4)
+    storage = store.owner()
+    await storage.truncate("s", 10)
+    await storage.write("other", 0, [b"x"], create=True)
+    await storage.delete("other")
+    dropping = asyncio.ensure_future(storage.make_rewriter().drop_truncated("s"))
+    await held.made.wait()
+    await storage.truncate("s", 95)
+    store.rows.held = asyncio.Event()
+    held.released.set()
+    await store.rows.committed.wait()
+    dropping.cancel()
+    store.rows.held = None
+    storage = store.owner()
+    assert len(storage.chunks("s")) == 3
+    assert await storage.make_rewriter().drop_truncated("s")
+    assert [(chunk.start_offset, chunk.length) for chunk in storage.chunks("s")] == [(95, 5)]
+    assert await read_all(storage) == await read_all(store.owner()) == content[95:]
+
+
+async def test_no_copy_that_a_rewrite_has_begun_outlives_a_deletion_of_all_garbage():
+    store = Store()
+    await store.with_segment(8)
+    store.provider = held = HeldCreates(store.objects, 1)
+    storage = store.owner(replace(CONFIG, leftovers_pause_s=0))
+    merging = asyncio.ensure_future(storage.make_rewriter().merge_some("s", 0))
+    await held.made.wait()
+    await storage.truncate("s", 30)
+    deleting = asyncio.ensure_future(storage.delete_garbage(storage.next_garbage))
+    for _ in range(500):
+        await asyncio.sleep(0)
+    held.released.set()
+    await deleting
+    assert [len(found) for found in store.objects.objects.values()] == [4]
+    await merging
