@@ -269,7 +269,9 @@ def test_garbage_of_an_earlier_owner_is_looked_at_when_it_is_deleted_not_at_the_
     simulate(0, scenario)
 
 
-async def test_the_next_owner_finds_garbage_whose_commit_was_in_flight_as_more_numbers_were_taken(monkeypatch):
+async def test_the_next_owner_finds_garbage_whose_commit_was_in_flight_as_more_numbers_were_taken(
+    monkeypatch,
+):
     store = Store()
     storage = store.owner(1)
     for number in range(NUMBERS_AT_ONCE - 1):
