@@ -6,6 +6,7 @@ import dataclasses
 from contextlib import aclosing
 from typing import Final
 
+from headrace.limits import KIB
 from headrace.runtime.context import Runtime
 from headrace.runtime.entropy import SeededEntropy
 from headrace.standalone.rebuild.choice import next_epoch
@@ -32,7 +33,7 @@ def draw_copies(entropy: SeededEntropy) -> StorageCheckpointsConfig:
         look_s=0.05,
         truncation_wait_s=0.2,
         timeout_s=5.0,
-        part_bytes=(4096, 1 << 20)[draw(2)],
+        part_bytes=(64 * KIB, 1 << 20)[draw(2)],
     )
 
 
