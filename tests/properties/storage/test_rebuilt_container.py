@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 
 from headrace.limits import KIB
 from headrace.runtime.context import system_runtime
-from headrace.standalone.rebuild.choice import EPOCH_STEP
 from headrace.standalone.rebuild.rebuilt_log import RebuiltLog
 from headrace.storage.checkpoints.checkpoint_store import CheckpointStore
 from headrace.storage.checkpoints.config import StorageCheckpointsConfig
 from headrace.storage.checkpoints.listed import finished
 from headrace.storage.checkpoints.manifest import SystemFacts
+from headrace.storage.checkpoints.object_names import EPOCH_STEP
 from headrace.storage.chunks.chunk_names import parse_chunk_name
 from headrace.wal.config import WalConfig
 from headrace.wal.file.file_wal import FileWal

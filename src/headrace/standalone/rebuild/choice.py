@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Final
 
 from headrace.errors import DataCorruptionError, InvalidArgumentError
 from headrace.storage.checkpoints.listed import Listed, finished
 from headrace.storage.checkpoints.manifest import Manifest
-from headrace.storage.checkpoints.object_names import CheckpointId
+from headrace.storage.checkpoints.object_names import EPOCH_STEP, CheckpointId
 from headrace.storage.chunks.chunk_names import parse_chunk_name
-
-EPOCH_STEP: Final = 1 << 24
-"""An owner of the former system that is restarted so often does not reach the epochs of the rebuilt one."""
 
 
 def next_epoch(names: Iterable[str], checkpoints: Iterable[CheckpointId]) -> int:

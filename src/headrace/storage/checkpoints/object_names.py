@@ -14,6 +14,10 @@ from typing import Final, NamedTuple
 
 CHECKPOINTS_PREFIX: Final = "_system/checkpoints/"
 PARTS_MAX: Final = 100_000
+EPOCH_STEP: Final = 1 << 24
+"""A rebuilt system begins at the next multiple of it: an owner of the former one that is restarted so often
+does not reach its epochs.
+"""
 _MANIFEST: Final = "manifest"
 _NAME: Final = re.compile(
     re.escape(CHECKPOINTS_PREFIX) + r"(0|[1-9]\d{0,8})/(\d{20})-(\d{10})\.(\d{5}|manifest)", re.ASCII
@@ -28,6 +32,11 @@ class CheckpointId(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.epoch}-{self.number}"
+
+    @property
+    def rebuilds(self) -> int:
+        """How often, at least, its system was rebuilt before it."""
+        return self.epoch // EPOCH_STEP
 
 
 class CheckpointObject(NamedTuple):

@@ -19,7 +19,13 @@ from headrace.errors import DataCorruptionError, FencedOutError, HeadraceError
 from headrace.runtime.clock import Clock
 from headrace.storage.checkpoints.checkpoint_store import CheckpointStore
 from headrace.storage.checkpoints.config import StorageCheckpointsConfig
-from headrace.storage.checkpoints.listed import Listed, finished, next_checkpoint, plan_removal
+from headrace.storage.checkpoints.listed import (
+    Listed,
+    ListedCheckpoint,
+    finished,
+    next_checkpoint,
+    plan_removal,
+)
 from headrace.storage.checkpoints.manifest import Manifest, SystemFacts
 from headrace.storage.checkpoints.object_names import CheckpointId
 from headrace.storage.chunks.segment_storage import ChunkedSegmentStorage
@@ -115,7 +121,7 @@ class StorageCheckpoints:
         question repeated by :meth:`run`.
 
         Raises:
-            FencedOutError: the system was rebuilt from this storage.
+            FencedOutError: the system was rebuilt from this storage, or the log is older than its copies.
         """
         self._hold(0)
         try:
@@ -269,8 +275,12 @@ class StorageCheckpoints:
         listed = await self._list()
         if not self._config.enabled:
             # Nothing is held for them from now on: they would name chunks that are deleted.
+            newest = max(finished(listed), default=None)
             for checkpoint, facts in listed.items():
-                await self._store.remove(checkpoint, facts)
+                # In a system that was rebuilt a manifest stays, which nothing can be rebuilt from without
+                # its parts: owners of the former system would delete what this one needs.
+                is_fence = checkpoint == newest and checkpoint.rebuilds
+                await self._store.remove(checkpoint, ListedCheckpoint(facts.parts) if is_fence else facts)
             self._hold(None)
             self._is_open = True
             return
@@ -289,9 +299,16 @@ class StorageCheckpoints:
         listed = await self._store.look()
         newest = max(finished(listed), default=None)
         if newest is not None and newest.epoch > self._log.epoch:
+            if newest.rebuilds > CheckpointId(self._log.epoch, 0).rebuilds:
+                why = f"{self._name} was rebuilt from this storage; use the rebuilt system"
+            else:
+                why = (
+                    f"an older log was put back in place of a newer one of {self._name}; put the newer log "
+                    "back, or rebuild the system from its storage"
+                )
             self._fenced = FencedOutError(
-                f"{self._name} was rebuilt from this storage: a storage checkpoint of container epoch "
-                f"{newest.epoch} exists, this owner has {self._log.epoch}; use the rebuilt system"
+                f"{why}: a storage checkpoint of container epoch {newest.epoch} exists, this owner has "
+                f"{self._log.epoch}"
             )
             raise self._fenced
         self._listed_at = asyncio.get_running_loop().time()
@@ -309,7 +326,8 @@ class StorageCheckpoints:
                 damage = str(error)
             else:
                 continue
-            _logger.error("damaged data: storage checkpoint %s is removed: %s", checkpoint, damage)
+            if listed[checkpoint].parts:  # else it was left as a fence
+                _logger.error("damaged data: storage checkpoint %s is removed: %s", checkpoint, damage)
             await self._store.remove(checkpoint, listed.pop(checkpoint))
 
     async def _retain(self, listed: Listed) -> None:

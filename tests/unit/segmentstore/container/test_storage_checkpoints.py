@@ -11,7 +11,7 @@ from headrace.storage.checkpoints.checkpoint_store import CheckpointStore
 from headrace.storage.checkpoints.config import StorageCheckpointsConfig
 from headrace.storage.checkpoints.listed import finished
 from headrace.storage.checkpoints.manifest import SystemFacts
-from headrace.storage.checkpoints.object_names import CheckpointId
+from headrace.storage.checkpoints.object_names import CHECKPOINTS_PREFIX, EPOCH_STEP, CheckpointId
 from headrace.storage.providers.memory import MemoryChunkProvider
 from tests.unit.segmentstore.container.container_bench import Bench, append, read_all, until
 
@@ -259,6 +259,42 @@ async def test_without_them_the_copies_of_former_owners_are_removed():
     assert await bench.ids() == []
     await bench.stop()
     assert await bench.ids() == []
+
+
+async def test_without_them_owners_of_a_former_system_are_fenced_all_the_same():
+    bench, former = Copied(), Copied()
+    bench.logs.get_log("c0").epoch = EPOCH_STEP
+    former.chunks = bench.chunks
+    await bench.start()
+    await bench.container.create("s/a", {})
+    await bench.stop()
+    copies = bench.config
+    bench.config = dataclasses.replace(
+        copies, storage_checkpoints=StorageCheckpointsConfig(interval_s=0.0, look_s=0.01)
+    )
+    bench.container = None
+    await bench.start()
+    await bench.stop()
+    assert len([name for name in bench.chunks.objects if name.startswith(CHECKPOINTS_PREFIX)]) == 1
+    with pytest.raises(FencedOutError, match="was rebuilt"):
+        await former.start()
+    bench.config, bench.container = copies, None
+    await bench.start()
+    await until(lambda: bench.checkpoints.statistics().written)
+    await bench.stop()
+    assert await bench.records() == bench.logged()
+
+
+async def test_an_older_log_that_was_put_back_is_told_from_a_rebuilt_system():
+    bench, older = Copied(), Copied()
+    older.chunks = bench.chunks
+    for _ in range(2):
+        await bench.start()
+        await bench.container.create(f"s/{bench.container.state.epoch}", {})
+        await bench.stop()
+        bench.container = None
+    with pytest.raises(FencedOutError, match="an older log was put back"):
+        await older.start()
 
 
 async def test_a_damaged_copy_is_removed_by_the_next_owner():

@@ -5,10 +5,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.errors import DataCorruptionError, InvalidArgumentError
-from headrace.standalone.rebuild.choice import EPOCH_STEP, agree, candidates, is_outdated, next_epoch
+from headrace.standalone.rebuild.choice import agree, candidates, is_outdated, next_epoch
 from headrace.storage.checkpoints.listed import ListedCheckpoint
 from headrace.storage.checkpoints.manifest import Manifest
-from headrace.storage.checkpoints.object_names import CheckpointId
+from headrace.storage.checkpoints.object_names import EPOCH_STEP, CheckpointId
 from headrace.storage.chunks.chunk_names import chunk_name
 
 EPOCHS = st.integers(1, 1 << 40)
