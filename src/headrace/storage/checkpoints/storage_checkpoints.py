@@ -159,12 +159,15 @@ class StorageCheckpoints:
             not_before = loop.time() + self._config.pause_s
 
     def _is_due(self) -> bool:
-        if not self._config.enabled or self._log.sequence == self._written_sequence:
+        if not self._config.enabled:
             return False
-        now = asyncio.get_running_loop().time()
+        is_old = asyncio.get_running_loop().time() - self._written_at >= self._config.interval_s
+        if self._log.sequence == self._written_sequence:
+            # Nothing is new, but the last deletions of an idle container take space until two copies later.
+            return is_old and self._storage.holds_garbage()
         return (
             self._written_sequence < 0
-            or now - self._written_at >= self._config.interval_s
+            or is_old
             or self._storage.chunks_created - self._chunks_before >= self._config.chunks
             or self._storage.garbage_waiting >= _GARBAGE_WAITING_MAX
         )

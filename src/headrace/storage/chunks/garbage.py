@@ -124,6 +124,11 @@ class GarbageQueue:
         """Return a number such that every batch with a lower one was committed, if it exists at all."""
         return min((*self._uncommitted, *self._doubtful), default=self.next_number)
 
+    def holds(self) -> bool:
+        """Whether a batch that waits for deletion is held."""
+        held = self.held_from
+        return held is not None and any(number >= held for number in self._batches)
+
     def has_unread(self, now: float) -> bool:
         """Whether rows of batches are to be read that were not, or have to be read again."""
         return any(not_before <= now for not_before in self._doubtful.values()) or (

@@ -556,6 +556,10 @@ class ChunkedSegmentStorage:
         """Retain the objects of garbage batches from number ``first`` on, until the next call."""
         self._garbage.held_from = first
 
+    def holds_garbage(self) -> bool:
+        """Whether garbage waits only because of :meth:`hold_garbage`."""
+        return self._garbage.holds()
+
     @property
     def garbage_waiting(self) -> float:
         """Garbage batches that wait for deletion, as a part of those that may."""

@@ -166,6 +166,25 @@ async def test_a_successor_holds_what_the_copies_of_former_owners_name():
     await bench.stop()
 
 
+async def test_what_was_deleted_last_is_gone_from_a_container_that_is_idle_since():
+    bench = Copied(interval_s=0.5)
+    container = await bench.start()
+    segment = await container.create("s/a", {})
+    for _ in range(4):
+        await append(container, "s/a", bytes(64 * KIB))
+        await container.flush_storage()
+    await bench.checkpoints.renew()
+    await container.delete(segment)
+    await container.flush_storage()
+    async with asyncio.timeout(60):
+        await until(lambda: not any(name.startswith("c0/s/a.") for name in bench.chunks.objects))
+    await asyncio.sleep(5)  # the last copies are of what deleting the rows has changed
+    written = bench.checkpoints.statistics().written
+    await asyncio.sleep(5)
+    assert bench.checkpoints.statistics().written == written
+    await bench.stop()
+
+
 async def test_an_owner_ends_when_its_system_was_rebuilt():
     bench = Copied()
     container = await bench.start()
