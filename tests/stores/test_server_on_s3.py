@@ -115,7 +115,7 @@ async def test_ingest_goes_on_through_an_outage_up_to_its_bound_and_after_it(tmp
                 await writing.reach(at * EVENT_BYTES + 16 * MIB)
                 writing.is_stopped = True
                 await writing.task
-                assert "does not answer, retrying" in server.log()
+                assert "cannot be used yet, retrying" in server.log()
                 assert "the server starts without long-term storage" in server.log()
                 found = 0
                 await client.seal_stream("demo", "t")
@@ -137,6 +137,18 @@ def refusal_of(directory, uri, *arguments):
         with pytest.raises(ServerDiedError) as caught:
             server.start()
         return str(caught.value)
+    finally:
+        server.close()
+
+
+def test_a_first_start_without_its_bucket_is_refused_at_once_and_can_be_mended(tmp_path, s3):
+    refusal = refusal_of(tmp_path, s3.uri("mended").replace(s3.bucket, "s3://missing"))
+    assert "nothing was started" in refusal
+    assert "there is no bucket 'missing'" in refusal
+    server = make_server(tmp_path, s3.uri("mended"))
+    try:
+        server.start()
+        assert server.stop() == 0
     finally:
         server.close()
 

@@ -8,7 +8,13 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from headrace.errors import HeadraceError, StorageReadError, StorageWriteError
+from headrace.errors import (
+    HeadraceError,
+    PreconditionError,
+    StorageFullError,
+    StorageReadError,
+    StorageWriteError,
+)
 from headrace.runtime.context import Runtime
 from headrace.runtime.filesystem import Filesystem
 from headrace.runtime.supervisor import Supervisor
@@ -118,7 +124,8 @@ async def claim_store(provider: ChunkProvider, store: ChunkStore, directory: str
 
 
 class StoreClaim:
-    """Claims the store of a server that starts.
+    """Claims the store of a server that starts. The store of the last start may be away; one that is used
+    for the first time has to answer: its URI or its credentials may be wrong, and nothing is lost yet.
 
     Args:
         claim: does it once, see :func:`claim_store`.
@@ -134,18 +141,22 @@ class StoreClaim:
         self._supervisor = supervisor
         self._is_started = False
         """The start did not wait any longer."""
+        is_known = store.is_recorded or store.root is not None
+        self._is_first = store.is_new or not is_known
+        """Nothing is there yet, or nothing that was stored by this directory."""
 
     async def wait(self) -> None:
         """Return once the store was claimed; or, if it is that of the last start, after ``WAITS_S``.
 
-        Raises as :func:`claim_store`, unless the store does not answer: then it is asked again.
+        Raises as :func:`claim_store`, unless the store is full, or that of the last start does not answer:
+        then it is asked again.
+
+            PreconditionError: any other store does not answer.
         """
         failed: list[BaseException] = []
         claiming = self._supervisor.spawn("store", self._repeat(failed))
-        is_known = self._store.is_recorded or self._store.root is not None
-        is_urgent = is_known and not self._store.is_new
         try:
-            await asyncio.wait((claiming,), timeout=WAITS_S if is_urgent else None)
+            await asyncio.wait((claiming,), timeout=None if self._is_first else WAITS_S)
         except asyncio.CancelledError:
             claiming.cancel()
             raise
@@ -160,9 +171,16 @@ class StoreClaim:
         while True:
             try:
                 await self._claim()
-            except (StorageReadError, StorageWriteError) as error:
+            except (StorageFullError, StorageReadError, StorageWriteError) as error:
+                if self._is_first and not isinstance(error, StorageFullError):
+                    failed.append(
+                        PreconditionError(
+                            f"a store has to answer before its first use, so nothing was started: {error}"
+                        )
+                    )
+                    break
                 if not is_logged:
-                    _logger.warning("%s does not answer, retrying: %s", self._store.location, error)
+                    _logger.warning("%s cannot be used yet, retrying: %s", self._store.location, error)
                     is_logged = True
             except (
                 HeadraceError,

@@ -7,7 +7,15 @@ from dataclasses import replace
 
 import pytest
 
-from headrace.errors import DataCorruptionError, InvalidArgumentError, StorageReadError, UnsupportedError
+from headrace.errors import (
+    DataCorruptionError,
+    InvalidArgumentError,
+    PreconditionError,
+    StorageFullError,
+    StorageReadError,
+    StorageWriteError,
+    UnsupportedError,
+)
 from headrace.runtime.context import Runtime, system_runtime
 from headrace.runtime.supervisor import Supervisor
 from headrace.standalone.chunk_store import (
@@ -159,10 +167,20 @@ async def wait(claim, store):
         raise
 
 
-def test_a_first_start_waits_for_its_store():
+@pytest.mark.parametrize("facts", [{}, {"is_recorded": True}, {"is_new": False}], ids=str)
+@pytest.mark.parametrize("kind", [StorageReadError, StorageWriteError])
+def test_a_store_has_to_answer_before_its_first_use(facts, kind):
     async def scenario(_):
-        claim = Claim(*[StorageReadError("away")] * 100)
-        _, supervisor = await wait(claim, store_of(is_recorded=True))
+        with pytest.raises(PreconditionError, match="nothing was started: there is no bucket 'b'"):
+            await wait(Claim(kind("there is no bucket 'b'")), store_of(**facts))
+
+    simulate(0, scenario)
+
+
+def test_a_first_start_waits_for_space():
+    async def scenario(_):
+        claim = Claim(*[StorageFullError("no space")] * 100)
+        _, supervisor = await wait(claim, store_of())
         assert claim.done
         await supervisor.stop()
 
@@ -172,7 +190,7 @@ def test_a_first_start_waits_for_its_store():
 def test_a_later_start_goes_on_and_asks_again(caplog):
     async def scenario(_):
         caplog.set_level(logging.INFO)
-        claim = Claim(*[StorageReadError("away")] * 100)
+        claim = Claim(*[StorageReadError("away"), StorageFullError("no space")] * 50)
         took_s, supervisor = await wait(claim, store_of(is_new=False, is_recorded=True))
         assert (took_s, claim.done) == (WAITS_S, False)
         await asyncio.sleep(600)
@@ -194,13 +212,12 @@ def test_a_store_that_turns_out_to_be_wrong_is_named(caplog):
     simulate(0, scenario)
 
 
-def test_a_wrong_store_is_refused_at_once_and_another_one_is_waited_for():
+def test_a_wrong_store_is_refused_at_once():
     async def scenario(_):
-        with pytest.raises(InvalidArgumentError):
-            await wait(Claim(InvalidArgumentError("of others")), store_of(is_new=False, is_recorded=True))
-        claim = Claim(*[StorageReadError("away")] * 100, DataCorruptionError("another's"))
-        with pytest.raises(DataCorruptionError):
-            await wait(claim, store_of(is_new=False))
+        for is_recorded in (True, False):
+            claim = Claim(InvalidArgumentError("of others"))
+            with pytest.raises(InvalidArgumentError):
+                await wait(claim, store_of(is_new=False, is_recorded=is_recorded))
 
     simulate(0, scenario)
 
