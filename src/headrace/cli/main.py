@@ -7,12 +7,14 @@ is imported before its verb is executed.
 from __future__ import annotations
 
 import argparse
+import atexit
 import os
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from io import TextIOWrapper, UnsupportedOperation
 from pathlib import Path
-from typing import Final
+from typing import Final, NoReturn
 
 from headrace import __version__
 from headrace.cli.commands import (
@@ -43,6 +45,12 @@ _FAILURE: Final = 1
 """Exit code of what belongs to no error family, for instance an address that is taken."""
 
 _INTERRUPTED: Final = 130
+
+_OUTLIVING: Final = frozenset({"opendal", "hdfs_native"})
+"""Libraries with threads of their own, which go on to the end of the process: one that wants the interpreter
+while it is taken down aborts the process, and its exit code is gone.
+"""
+
 _NOUNS: Final = (standalone, scope, stream, event, table, controller, user, inspect, check, storage, demo)
 
 _EPILOG: Final = """\
@@ -70,6 +78,24 @@ def build_parser() -> argparse.ArgumentParser:
     for noun in _NOUNS:
         noun.register(nouns)
     return parser
+
+
+def command() -> NoReturn:
+    """Run the command of this process, and exit with its code."""
+    codes: list[int] = []
+    atexit.register(_leave, codes)  # the first is called last
+    codes.append(main())
+    sys.exit(codes[0])
+
+
+def _leave(codes: list[int]) -> None:
+    """Leave the interpreter as it is, if a library may still want it."""
+    if not codes or _OUTLIVING.isdisjoint(sys.modules):
+        return
+    for output in (sys.stdout, sys.stderr):
+        with suppress(OSError, ValueError):
+            output.flush()
+    os._exit(codes[0])
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -133,4 +159,4 @@ def _fail(text: str, code: int) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    command()

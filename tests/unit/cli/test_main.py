@@ -172,6 +172,24 @@ def test_a_stream_that_was_closed_takes_nothing_and_changes_no_answer(tmp_path, 
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.slow
+@pytest.mark.cluster
+def test_threads_of_a_library_change_no_exit_code(tmp_path):
+    """Without care more than half of these processes abort."""
+    uri, words = "s3://bucket/prefix?endpoint=http://127.0.0.1:1", ("storage", "copy", "--from")
+    for _ in range(4):
+        done = subprocess.run(
+            [sys.executable, "-m", "headrace.cli.main", *words, uri, "--to", f"file://{tmp_path}/copy"],
+            env={**os.environ, "AWS_ACCESS_KEY_ID": "key", "AWS_SECRET_ACCESS_KEY": "secret"},
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+        assert done.returncode == errors.EXIT_CODES[errors.UnknownOutcomeError]
+        assert "127.0.0.1:1" in done.stderr
+
+
 @pytest.mark.parametrize("name", ["", "demo", "/orders", "demo/", "a/b/c"])
 def test_a_stream_is_named_with_its_scope(name):
     with pytest.raises(errors.InvalidArgumentError):
