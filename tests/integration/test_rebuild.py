@@ -230,6 +230,17 @@ def test_a_directory_with_a_log_is_refused_and_not_touched(tmp_path):
     assert sorted(str(path) for path in data.rglob("*")) == before
 
 
+def test_a_wrong_store_leaves_nothing_that_the_right_one_would_be_refused_for(tmp_path):
+    with LocalServer(tmp_path) as server:
+        server.stop()
+    wrong, right = tmp_path / "wrong", tmp_path / "data" / "chunks"
+    wrong.mkdir()
+    ended = rebuild(wrong, tmp_path / "rebuilt", check=False)
+    assert ended.returncode == 2
+    assert "no storage checkpoint in this store" in ended.stderr
+    rebuild(right, tmp_path / "rebuilt")
+
+
 async def test_a_damaged_copy_is_passed_over_and_what_its_container_lacks_is_said(tmp_path):
     server = LocalServer(tmp_path)
     server.start()

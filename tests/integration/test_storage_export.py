@@ -112,6 +112,11 @@ async def test_streams_come_back_in_another_system(tmp_path, run):
                 assert await reader.read(256_000) == bytes(range(256)) * 1000
 
 
+async def test_an_import_of_nothing_is_refused(tmp_path, run):
+    code, _, error = await run("import", "--from", tmp_path / "none")
+    assert (code, "there is no stream in" in error) == (2, True)
+
+
 async def test_a_part_that_changed_is_found(tmp_path, run):
     with LocalServer(tmp_path / "old", environment=SETTINGS) as server:
         async with connect(server.uri) as client:

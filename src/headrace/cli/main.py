@@ -36,6 +36,8 @@ from headrace.errors import (
     EXIT_CODES,
     HeadraceError,
     RequestError,
+    StorageReadError,
+    StorageWriteError,
     UnknownOutcomeError,
     UnreachableError,
     family_of,
@@ -45,6 +47,10 @@ _FAILURE: Final = 1
 """Exit code of what belongs to no error family, for instance an address that is taken."""
 
 _INTERRUPTED: Final = 130
+
+_OF_SERVERS: Final = (UnknownOutcomeError, UnreachableError)
+"""Errors whose sentence needs the address of the server that was asked."""
+_OF_STORES: Final = (StorageReadError, StorageWriteError)
 
 _OUTLIVING: Final = frozenset({"opendal", "hdfs_native"})
 """Libraries with threads of their own, which go on to the end of the process: one that wants the interpreter
@@ -111,7 +117,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         where = getattr(chosen, "uri", "")
         text = (
             f"{where}: {error}"
-            if where and isinstance(error, (UnknownOutcomeError, UnreachableError))
+            if where and isinstance(error, _OF_SERVERS) and not isinstance(error, _OF_STORES)
             else str(error)
         )
         return _fail(text or type(error).__name__, EXIT_CODES.get(family_of(error), _FAILURE))
@@ -121,6 +127,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         _discard_output()
         return _FAILURE
     except OSError as error:
+        if isinstance(error.__cause__, _OF_STORES):  # said so to those who know files only
+            return _fail(str(error.__cause__), EXIT_CODES[family_of(error.__cause__)])
         return _fail(str(error), _FAILURE)
     except KeyboardInterrupt:
         _discard_output()

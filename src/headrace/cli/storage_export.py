@@ -18,7 +18,6 @@ from headrace.errors import (
     DataCorruptionError,
     DirectoryLockedError,
     InvalidArgumentError,
-    NoSuchSegmentError,
 )
 from headrace.limits import MIB
 from headrace.model import attributes as attr
@@ -53,7 +52,9 @@ def run(chosen: argparse.Namespace) -> None:
                 line.show(f"{len(exported)} segments, {segment.segment}")
         missing = wanted - {name for segment in exported for name in _names_of(segment.segment)}
         if missing:
-            raise NoSuchSegmentError(min(missing))
+            raise InvalidArgumentError(
+                f"{data.directory} has no stream or segment {min(missing)!r}: give SCOPE/STREAM"
+            )
         place.put(LIST_NAME, [encode_list(exported, SystemClock().now_ms())])
     line.end()
     for segment in exported:

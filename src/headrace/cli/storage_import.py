@@ -25,11 +25,13 @@ def run(chosen: argparse.Namespace) -> None:
     with open_place(chosen.source) as place:
         segments = ImportedSegments(place)
         found = segments.streams()
+        if not found:
+            raise InvalidArgumentError(f"there is no stream in {chosen.source}")
         wanted = chosen.names or sorted(found)
         for name in wanted:
             if name not in found:
                 raise InvalidArgumentError(
-                    f"{chosen.source} has no stream {name!r}: {', '.join(sorted(found)) or 'it has none'}"
+                    f"{chosen.source} has no stream {name!r}: {', '.join(sorted(found))}"
                 )
         if chosen.into is not None and len(wanted) != 1:
             raise InvalidArgumentError("--as is for one stream")

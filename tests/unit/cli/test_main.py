@@ -190,6 +190,14 @@ def test_threads_of_a_library_change_no_exit_code(tmp_path):
         assert "127.0.0.1:1" in done.stderr
 
 
+def test_a_store_that_does_not_answer_is_no_file_and_no_server(monkeypatch, capsys):
+    error = OSError(5, "as files say it")
+    error.__cause__ = errors.StorageReadError("there is no bucket 'b'")
+    assert run_failing(monkeypatch, error) == 5
+    assert run_failing(monkeypatch, errors.StorageReadError("there is no bucket 'b'"), "tcp://here:1") == 5
+    assert capsys.readouterr().err == "headrace: there is no bucket 'b'\n" * 2
+
+
 @pytest.mark.parametrize("name", ["", "demo", "/orders", "demo/", "a/b/c"])
 def test_a_stream_is_named_with_its_scope(name):
     with pytest.raises(errors.InvalidArgumentError):

@@ -24,6 +24,7 @@ from headrace.standalone.chunk_store import ChunkStore
 from headrace.standalone.rebuild.choice import agree, candidates, is_outdated, next_epoch
 from headrace.standalone.rebuild.rebuilt_directory import (
     claim_directory,
+    give_up_untouched,
     log_directory,
     make_log_directory,
     record_system,
@@ -106,7 +107,11 @@ class Rebuild:
         lock.acquire()
         try:
             claim_directory(files, self._directory, self._wanted)
-            report = self._rebuild()
+            try:
+                report = self._rebuild()
+            except BaseException:
+                give_up_untouched(files, self._directory)
+                raise
             end_rebuild(files, self._directory)
             return report
         finally:

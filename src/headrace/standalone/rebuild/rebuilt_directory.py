@@ -7,7 +7,7 @@ from headrace.runtime.filesystem import Filesystem
 from headrace.standalone.chunk_root import chunk_root
 from headrace.standalone.chunk_store import ChunkStore, facts_of
 from headrace.standalone.data_directory import check_data_directory, find_logs, system_of
-from headrace.standalone.unfinished_rebuild import Wanted, begin_rebuild, find_unfinished
+from headrace.standalone.unfinished_rebuild import Wanted, begin_rebuild, end_rebuild, find_unfinished
 from headrace.storage.providers.chunk_paths import is_chunk_entry
 from headrace.storage.providers.location import StorageLocation
 
@@ -24,14 +24,24 @@ def claim_directory(files: Filesystem, directory: str, wanted: Wanted) -> None:
         begin_rebuild(files, directory, wanted)
     elif unfinished != wanted:
         raise InvalidArgumentError(
-            f"{directory} has an unfinished rebuild from {unfinished.source}, at {unfinished.at_ms}: finish "
-            "it with the same command, or use another directory"
+            f"{directory} has an unfinished rebuild from {unfinished.source}{_time_words(unfinished)}: "
+            "finish it with the same command, or use another directory"
         )
     for container in find_logs(files, directory):
         log = log_directory(directory, container)
         for name in files.listdir(log):
             files.unlink(f"{log}/{name}")
         files.fsync_directory(log)
+
+
+def _time_words(wanted: Wanted) -> str:
+    return "" if wanted.at_ms is None else f" with --at {wanted.at_ms}"
+
+
+def give_up_untouched(files: Filesystem, directory: str) -> None:
+    """Remove the mark of a rebuild that has made nothing: its store may be the wrong one. Raises: OSError."""
+    if not find_logs(files, directory) and system_of(files, directory) is None:
+        end_rebuild(files, directory)
 
 
 def _refuse_data(files: Filesystem, directory: str, wanted: Wanted) -> None:
