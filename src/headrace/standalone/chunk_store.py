@@ -141,9 +141,8 @@ class StoreClaim:
         self._supervisor = supervisor
         self._is_started = False
         """The start did not wait any longer."""
-        is_known = store.is_recorded or store.root is not None
-        self._is_first = store.is_new or not is_known
-        """Nothing is there yet, or nothing that was stored by this directory."""
+        self._is_first = store.root is None and (store.is_new or not store.is_recorded)
+        """Nothing of this directory is there. Files were recognised by their proof before."""
 
     async def wait(self) -> None:
         """Return once the store was claimed; or, if it is that of the last start, after ``WAITS_S``.

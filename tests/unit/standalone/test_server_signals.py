@@ -24,7 +24,7 @@ from headrace.runtime.filesystem import OsFilesystem
 from headrace.runtime.settings_sources import load
 from headrace.segmentstore.container.config import ContainerConfig
 from headrace.segmentstore.storagewriter.config import StorageWriterConfig
-from headrace.standalone import data_plane, ready_file, server
+from headrace.standalone import chunk_store, data_plane, ready_file, server
 from headrace.standalone.config import StandaloneConfig
 from headrace.standalone.server import StandaloneServer, _start_until, serve
 
@@ -87,6 +87,7 @@ async def test_a_signal_during_the_start_notices_a_call_that_hangs(tmp_path, mon
     """Or the process would wait for that thread for ever, at its very end."""
     monkeypatch.setattr(data_plane, "_THREADS_END_S", 0.5)
     monkeypatch.setattr(supervisor, "STOP_WARNING_S", 0.5)  # the two are the same by default
+    monkeypatch.setattr(chunk_store, "WAITS_S", 0.1)
     first = make_server(tmp_path, Files(chunks="fail"))
     await first.start()
     name = next(f"s/{n}" for n in range(100) if container_of(f"s/{n}", 2) == 0)
