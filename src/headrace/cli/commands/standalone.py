@@ -30,6 +30,7 @@ def register(nouns: Subparsers[argparse.ArgumentParser]) -> None:
     verb.add_argument(
         "--storage",
         metavar="URI",
+        type=_uri,
         help="store of the chunks: s3://bucket/prefix, gs://, az://, hdfs://",
     )
     verb.add_argument(
@@ -79,6 +80,13 @@ def _file_name(text: str) -> str:
     """Refuse what an empty variable of a script leaves: without the file everything would be open."""
     if not text:
         raise argparse.ArgumentTypeError("the name of a file is empty")
+    return text
+
+
+def _uri(text: str) -> str:
+    """Refuse what an empty variable of a script leaves: chunks would go into the data directory."""
+    if not text:
+        raise argparse.ArgumentTypeError("the URI is empty")
     return text
 
 
