@@ -244,9 +244,17 @@ def test_help_imports_nothing_of_the_system():
     subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, env={**os.environ})
 
 
-@pytest.mark.parametrize("option", ["--users", "--tls-cert", "--tls-key"])
-def test_a_server_does_not_start_open_because_a_variable_of_a_script_is_empty(option, capsys):
+@pytest.mark.parametrize(
+    ("option", "what"),
+    [
+        ("--users", "the name of a file"),
+        ("--tls-cert", "the name of a file"),
+        ("--tls-key", "the name of a file"),
+        ("--storage", "the URI"),
+    ],
+)
+def test_a_server_does_not_start_because_a_variable_of_a_script_is_empty(option, what, capsys):
     with pytest.raises(SystemExit) as ended:
         entry.build_parser().parse_args(["standalone", option, ""])
     assert ended.value.code == 2
-    assert f"argument {option}: the name of a file is empty" in capsys.readouterr().err
+    assert f"argument {option}: {what} is empty" in capsys.readouterr().err

@@ -21,10 +21,22 @@ _STATUS: Final = re.compile(r"status: (\d{3})")
 _TEMPORARY: Final = frozenset({408, 409, 429, 500, 502, 503, 504})
 """Whatever the library thinks of them: it judges by store."""
 
+_NOISE: Final = re.compile(
+    r"^\s*(called|service|service_operation|path|written|listed|range):.*$"
+    r"|(?<=status: \d{3}), version: .*$"
+    r"|\(?(permanent|temporary)\)? (?=at )",
+    re.MULTILINE,
+)
+"""What people who read a sentence know, or cannot use."""
+
 _QUERY: Final = re.compile(r"\?\S+")
 _FULL_CODES: Final = re.compile(r"QuotaExceeded|InsufficientStorage|StorageFull|InsufficientCapacity")
 _TOO_LITTLE: Final = "too little data"
-_NO_CREDENTIALS: Final = re.compile(r"failed to load signing credential|no valid credential", re.IGNORECASE)
+_NO_CREDENTIALS: Final = re.compile(
+    r"failed to load signing credential|no valid credential|InvalidAccessKeyId|XAdminUserNotFound",
+    re.IGNORECASE,
+)
+"""The last is a 404 of versitygw."""
 _NO_BUCKET: Final = re.compile(
     r"NoSuchBucket|ContainerNotFound|specified bucket does not exist", re.IGNORECASE
 )
@@ -85,15 +97,15 @@ def _kind_of(name: str, status: int, text: str) -> FailureKind:
         return FailureKind.FULL
     if name in {"ConditionNotMatch", "AlreadyExists"}:
         return FailureKind.EXISTS
+    if name == "PermissionDenied" or status in {401, 403} or _NO_CREDENTIALS.search(text):
+        return FailureKind.FORBIDDEN
     if name == "NotFound":
         return FailureKind.ABSENT
     if name == "RangeNotSatisfied" or status == 416 or _TOO_LITTLE in text:
         return FailureKind.RANGE
-    if name == "PermissionDenied" or status in {401, 403} or _NO_CREDENTIALS.search(text):
-        return FailureKind.FORBIDDEN
     return FailureKind.UNKNOWN
 
 
 def _shorten(text: str) -> str:
-    text = _QUERY.sub("?...", text.partition("Backtrace:")[0])
+    text = _NOISE.sub("", _QUERY.sub("?...", text.partition("Backtrace:")[0]))
     return " ".join(text.replace("Context:", ";").replace("Source:", ";").split())[:_TEXT_CHARS_MAX]

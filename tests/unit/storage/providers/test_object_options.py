@@ -77,6 +77,7 @@ def library_error(name, text):
         ("PermissionDenied", 'PermissionDenied => code: "QuotaExceeded"', FailureKind.FULL, False),
         ("PermissionDenied", "PermissionDenied (permanent)", FailureKind.FORBIDDEN, False),
         ("Unexpected", "x\nSource:\n  failed to load signing credential", FailureKind.FORBIDDEN, False),
+        ("NotFound", 'NotFound (permanent) => code: "XAdminUserNotFound"', FailureKind.FORBIDDEN, False),
         ("RateLimited", "RateLimited (temporary)", FailureKind.UNKNOWN, True),
         ("Unexpected", "Unexpected (permanent)\n(temporary)", FailureKind.UNKNOWN, False),
     ],
@@ -91,6 +92,23 @@ def test_a_library_that_fails_inside_has_a_hint():
     assert is_library_error(panic)
     assert not is_library_error(ValueError("ours"))
     assert "ca-certificates" in read_failure(panic).text
+
+
+def test_the_text_of_a_failure_ends_with_its_cause():
+    text = (
+        "Unexpected (temporary) at write => send http request\n\nContext:\n   url: http://h:1/b/a\n"
+        "   called: reqwest::send\n   service: s3\n   path: a\n   written: 1\n\nSource:\n   error sending "
+        "request: client error (Connect): tcp connect error: Connection refused (os error 111)\n\n"
+        "Backtrace:\n   0: x"
+    )
+    assert read_failure(library_error("Unexpected", text)).text == (
+        "Unexpected at write => send http request ; url: http://h:1/b/a ; error sending request: client "
+        "error (Connect): tcp connect error: Connection refused (os error 111)"
+    )
+    text = (
+        "Unexpected (permanent)\n\nContext:\n   response: Parts { status: 418, version: HTTP/1.1, h: {} }\n"
+    )
+    assert "status: 418" in read_failure(library_error("Unexpected", text)).text
 
 
 def test_the_text_of_a_failure_is_short_and_without_queries_or_backtraces():
