@@ -329,8 +329,9 @@ class StorageCheckpoints:
                 damage = str(error)
             else:
                 continue
-            if listed[checkpoint].parts:  # else it was left as a fence
-                _logger.error("damaged data: storage checkpoint %s is removed: %s", checkpoint, damage)
+            if not listed[checkpoint].parts:
+                continue  # a fence of an owner that made no copies: later checkpoints replace it
+            _logger.error("damaged data: storage checkpoint %s is removed: %s", checkpoint, damage)
             await self._store.remove(checkpoint, listed.pop(checkpoint))
 
     async def _retain(self, listed: Listed) -> None:
