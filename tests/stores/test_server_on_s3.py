@@ -48,12 +48,14 @@ async def test_kills_lose_double_and_reorder_nothing(tmp_path, s3, monkeypatch):
     server.start()
     try:
         await check_kills(server, 5)
-        assert "does not answer" not in server.log()
+        assert "cannot be used yet" not in server.log()
         assert server.stop() == 0
         for name, value in S3_ENVIRONMENT.items():
             monkeypatch.setenv(name, value)
         names = [found.name async for page in provider_at(s3.uri("kills")).list() for found in page]
-        assert sum("/kill/stream/" in name for name in names) > 20, "events went to the store meanwhile"
+        assert sum("/kill/stream/" in name for name in names) > 5, (
+            "events went to the store meanwhile, and some were merged"
+        )
     finally:
         server.close()
 

@@ -10,8 +10,10 @@ from time import monotonic  # noqa: TID251 - no loop runs here that has a clock
 from typing import Final
 
 from headrace.cli.output import ProgressLine
+from headrace.errors import InvalidArgumentError
 from headrace.runtime.context import system_runtime
 from headrace.runtime.filesystem import Filesystem
+from headrace.standalone.data_directory import system_of
 from headrace.storage.inspect import ChunkFiles, StoredChunks
 from headrace.storage.inspect_store import StoreObjects
 from headrace.storage.providers.location import StorageLocation
@@ -19,6 +21,7 @@ from headrace.storage.providers.retrying import RetryingChunkProvider
 from headrace.storage.providers.stores import make_provider
 from headrace.storage.providers.throttled import ThrottledChunkProvider
 from headrace.storage.providers.token_bucket import RequestBudget
+from headrace.storage.store_identity import read_identity
 
 _CALL_S: Final = 60.0
 _MB: Final = 1_000_000
@@ -37,8 +40,9 @@ class ChunkAccess:
         """Return the chunks of a data directory of which the record says ``recorded``.
 
         Raises:
-            InvalidArgumentError: the URI, or a rate, is none.
+            InvalidArgumentError: the URI, or a rate, is none; or the store that was named is of others.
             UnsupportedError: a library is missing that this store needs.
+            StorageReadError: the store that was named did not answer.
         """
         budget = RequestBudget(self.requests_per_s, self.bytes_per_s)
         line = ProgressLine() if self.shows_progress else None
@@ -58,7 +62,23 @@ class ChunkAccess:
         runner = asyncio.Runner()  # a provider belongs to one loop
         store = StoreObjects(str(replace(location, options=())), provider, runner.run, on_progress)
         weakref.finalize(store, runner.close)
+        if self.storage and (system := system_of(files, directory)):
+            try:
+                _refuse_others(uri, directory, runner.run(read_identity(provider)), system)
+            except BaseException:
+                runner.close()
+                raise
         return store
+
+
+def _refuse_others(uri: str, directory: str, found: str | None, system: str) -> None:
+    """Raises: InvalidArgumentError if the identity that was ``found`` is not that of ``system``."""
+    if found == system:
+        return
+    whose = "has no identity" if found is None else f"has the data of the system {found}"
+    raise InvalidArgumentError(
+        f"{uri} is not the store of {directory}: it {whose}: correct the URI, or leave it out"
+    )
 
 
 class _Pace:

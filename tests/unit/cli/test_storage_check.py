@@ -10,6 +10,7 @@ from headrace.runtime.read_only_files import ReadOnlyFiles
 from headrace.segmentstore.operations import catalogue as ops
 from headrace.segmentstore.state.metadata_checkpoint import encode_segment_row
 from headrace.segmentstore.state.segment_state import SegmentState
+from headrace.storage.identity_format import encode_identity
 from headrace.storage.inspect import ChunkFiles
 from headrace.storage.metadata import rows as r
 from headrace.storage.providers.memory import MemoryChunkProvider
@@ -144,3 +145,16 @@ def test_another_place_may_be_named(place, tmp_path):
     code, out, _ = place.check("--storage", f"file://{tmp_path}/elsewhere")
     assert code == 6
     assert f"is missing | {tmp_path}/elsewhere/" in out
+
+
+def test_a_store_of_others_is_not_called_damaged(place):
+    if place.store is None:
+        return  # files are recognised by their directory
+    record = json.loads((place.data / "headrace.json").read_text())
+    (place.data / "headrace.json").write_text(json.dumps(record | {"system": "ab" * 16}))
+    elsewhere = ("--storage", "s3://bucket/other")
+    code, _, err = place.check(*elsewhere)
+    assert (code, "is not the store of" in err, "has no identity" in err) == (2, True, True)
+    for system, expected in (("cd" * 16, 2), ("ab" * 16, 0)):
+        place.put("_system/identity", encode_identity(system))
+        assert place.check(*elsewhere)[0] == expected
