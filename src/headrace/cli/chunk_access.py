@@ -60,14 +60,14 @@ class ChunkAccess:
                 line.show(f"{objects} objects listed, {size / _MB:.0f} MB read")
 
         runner = asyncio.Runner()  # a provider belongs to one loop
-        store = StoreObjects(str(replace(location, options=())), provider, runner.run, on_progress)
-        weakref.finalize(store, runner.close)
         if self.storage and (system := system_of(files, directory)):
             try:
                 _refuse_others(uri, directory, runner.run(read_identity(provider)), system)
             except BaseException:
                 runner.close()
                 raise
+        store = StoreObjects(str(replace(location, options=())), provider, runner.run, on_progress)
+        weakref.finalize(store, runner.close)
         return store
 
 
