@@ -14,9 +14,9 @@ def lines_of(*paths):
 
 
 BOUNDS = {
-    "lines of operation_processor.py": (300, lambda: lines_of(STORE / "durablelog/operation_processor.py")),
+    "lines of operation_processor.py": (310, lambda: lines_of(STORE / "durablelog/operation_processor.py")),
     "lines of ingress/connection.py": (350, lambda: lines_of(STORE / "ingress/connection.py")),
-    "lines of segmentstore": (24_000, lambda: lines_of(*STORE.rglob("*.py"))),
+    "lines of segmentstore": (24_200, lambda: lines_of(*STORE.rglob("*.py"))),
     "settings": (70, lambda: len(list(walk(StandaloneConfig)))),
 }
 """Each is below its bound."""

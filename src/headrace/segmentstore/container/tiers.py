@@ -174,6 +174,7 @@ class ContainerTiers:
             self._config.storage_writer,
             on_progress=self._on_storage_progress,
             unstored_bytes_max=self._config.unstored_bytes_max,
+            is_awaited=self._awaits_storage,
         )
         self.purge = Purge(components.wal, self.log, self.writer, self.storage, self.checkpoints)
         self.supervisor.spawn("storage writer", self.writer.run())
@@ -249,6 +250,9 @@ class ContainerTiers:
         if self.checkpoints is not None:
             self.checkpoints.on_log_truncated()
         self._on_log_truncated()
+
+    def _awaits_storage(self) -> bool:
+        return self.log.processor.waits_for_storage
 
     def _on_storage_progress(self) -> None:
         self.log.processor.on_memory_freed()

@@ -30,6 +30,7 @@ from headrace.errors import (
 from headrace.runtime.clock import Clock
 from headrace.segmentstore.admission.fair_queue import Propose, Request
 from headrace.segmentstore.admission.log_admission import LogAdmission
+from headrace.segmentstore.admission.throttle.load import WAL_QUEUE
 from headrace.segmentstore.admission.urgency import is_urgent
 from headrace.segmentstore.contract import ReadIndex
 from headrace.segmentstore.durablelog.append_batches import (
@@ -130,6 +131,12 @@ class OperationProcessor:
         """The connection that waits with ``resume``, for capacity or durability, is closed."""
         self._admission.stop_waiting(resume)
         self._barriers.remove(resume)
+
+    @property
+    def waits_for_storage(self) -> bool:
+        """Whether appends are delayed until something is stored. Cheap."""
+        throttle = self._admission.throttle
+        return throttle.active and throttle.source != WAL_QUEUE
 
     def on_memory_freed(self) -> None:
         """The storage writer has freed memory: requests and connections may be served."""

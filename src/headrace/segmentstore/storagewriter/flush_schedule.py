@@ -20,6 +20,7 @@ from headrace.segmentstore.storagewriter.segment_aggregator import QueueTotals, 
 
 _STALE_MIN = 1024
 _SIZE = itemgetter(0)
+_SINCE: Callable[[SegmentAggregator], float] = attrgetter("since")
 _pending_bytes: Callable[[SegmentAggregator], int] = attrgetter("pending_bytes")
 
 
@@ -178,6 +179,20 @@ class FlushSchedule:
             waiting -= size
             aggregator.urgent = True
             self.update(aggregator, now)
+
+    def press_oldest(self, now: float) -> None:
+        """Appends wait for storage: make the segment due that has waited longest, if none is."""
+        if self._due or self._due_suspects:
+            return
+        idle = [
+            found
+            for found in self._aggregators.values()
+            if found.queue and not (found.busy or found.waiting or found.is_source)
+        ]
+        if idle:
+            oldest = min(idle, key=_SINCE)
+            oldest.urgent = True
+            self.update(oldest, now)
 
     def press(self, sequence: int, now: float) -> None:
         """The log cannot be truncated at ``sequence``: make the segments due that prevent it."""

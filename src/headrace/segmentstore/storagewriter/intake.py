@@ -50,6 +50,7 @@ class Intake:
         acknowledgements: notified of every sequence number.
         config: how much is taken and may wait.
         backlog_bytes: with so many unstored bytes segments are flushed whatever their size and age.
+        is_awaited: whether appends wait for what is stored; then, too.
         on_taken: called when there is something new to be flushed or acknowledged.
         on_idle: called when the log had nothing.
     """
@@ -63,6 +64,7 @@ class Intake:
         config: StorageWriterConfig,
         *,
         backlog_bytes: int,
+        is_awaited: Callable[[], bool],
         on_taken: Callable[[], None],
         on_idle: Callable[[], None],
     ) -> None:
@@ -72,6 +74,7 @@ class Intake:
         self._acknowledgements = acknowledgements
         self._config = config
         self._backlog_bytes = backlog_bytes
+        self._is_awaited = is_awaited
         self._on_taken = on_taken
         self._on_idle = on_idle
         self.idle = False
@@ -180,6 +183,7 @@ class Intake:
             index.shared_pressure() >= _SHARED_PRESSURE
             or index.cache_pressure() >= _OWN_PRESSURE
             or index.unstored_bytes() >= self._backlog_bytes
+            or self._is_awaited()
         )
 
     def _is_full(self) -> bool:
@@ -202,3 +206,5 @@ class Intake:
             enough, left = 0, min(left, waiting * 3 // 4 if grows else waiting // 2)
         if waiting >= enough:
             self._schedule.relieve(now, left)
+        if self._is_awaited():
+            self._schedule.press_oldest(now)

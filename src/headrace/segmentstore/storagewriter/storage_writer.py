@@ -64,6 +64,10 @@ class StorageWriterStatistics:
     merges_joined: int
 
 
+def _never() -> bool:
+    return False
+
+
 class StorageWriter:
     """The storage writer of one container: it works while ``run`` does, on the container's loop.
 
@@ -75,6 +79,7 @@ class StorageWriter:
         config: when and how much.
         on_progress: called after bytes were stored, which frees memory of the cache.
         unstored_bytes_max: with so many unstored bytes the container accepts nothing.
+        is_awaited: whether appends wait until something is stored.
     """
 
     def __init__(
@@ -86,6 +91,7 @@ class StorageWriter:
         config: StorageWriterConfig | None = None,
         on_progress: Callable[[], None] | None = None,
         unstored_bytes_max: int = INT64_MAX,
+        is_awaited: Callable[[], bool] = _never,
     ) -> None:
         config = config or StorageWriterConfig()
         makes_objects, own_age_s, backlog_bytes = not storage.supports_append, None, INT64_MAX
@@ -121,6 +127,7 @@ class StorageWriter:
             self._acknowledgements,
             config,
             backlog_bytes=backlog_bytes,
+            is_awaited=is_awaited if makes_objects else _never,
             on_taken=self._on_taken,
             on_idle=self._wake_flush_waiters,
         )

@@ -110,6 +110,11 @@ class ThrottleGate:
         elif self.closed and self._loop.time() + self._delay_s < self._deadline:
             self._set_timer(self._delay_s)
 
+    @property
+    def source(self) -> str:
+        """What the current delay is for; empty if there is none."""
+        return self._source
+
     def end(self) -> None:
         """Open for good: the container stops or has failed. The caller serves its queue."""
         self._ended = True

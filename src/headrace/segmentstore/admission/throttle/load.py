@@ -13,8 +13,12 @@ once when one is free.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 from headrace.segmentstore.admission.throttle.config import ThrottleConfig
+
+WAL_QUEUE: Final = "wal queue"
+"""The only source of a delay that storing does not end."""
 
 
 @dataclass(slots=True)
@@ -45,7 +49,7 @@ def longest_delay(load: Load, config: ThrottleConfig) -> tuple[float, str]:
         (bounded_delay_s(backlog, config.backlog_share, 1.0, half_s, max_s), "storage backlog"),
         (bounded_delay_s(load.cache_pressure, config.cache_share, 1.0, half_s, max_s), "cache pressure"),
         (bounded_delay_s(operations, config.memory_log_share, 1.0, half_s, max_s), "memory log size"),
-        (_queue_delay_s(load, config), "wal queue"),
+        (_queue_delay_s(load, config), WAL_QUEUE),
     )
     delay, source = max(delays, key=lambda each: each[0])
     return (delay, source) if delay else (0.0, "")
