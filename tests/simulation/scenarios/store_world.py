@@ -8,10 +8,12 @@ dead and a new store, before it listens, has been looked at.
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 from dataclasses import replace
 from typing import Final
 
 from headrace.errors import CorruptionError, HeadraceError, RequestError
+from headrace.segmentstore.container.config import ContainerConfig
 from headrace.segmentstore.container.container import SegmentContainer
 from headrace.segmentstore.hosting.registry import OnFailed
 from headrace.segmentstore.readindex.cache.cache import BlockCache
@@ -39,7 +41,9 @@ class SimulatedStore(DataPlane):
     def __init__(self, world: StoreWorld, host: SimulatedHost) -> None:
         profile = world.profile
         config = StandaloneConfig(
-            data_dir="/data", container=profile.container, cache_bytes=profile.cache.bytes_max
+            data_dir="/data",
+            container=_without_copies(profile.container),
+            cache_bytes=profile.cache.bytes_max,
         )
         super().__init__(config, host.runtime, world.history.containers)
         self.cache = self._cache = BlockCache(profile.cache)
@@ -75,6 +79,12 @@ class SimulatedStore(DataPlane):
             on_failed(container, error)
 
         return super()._make_container(container_id, note)
+
+
+def _without_copies(container: ContainerConfig) -> ContainerConfig:
+    """Copies of logs are what the scenario ``objects`` is about; here they would be most of what happens."""
+    copies = dataclasses.replace(container.storage_checkpoints, interval_s=0.0)
+    return dataclasses.replace(container, storage_checkpoints=copies)
 
 
 class StoreWorld:
