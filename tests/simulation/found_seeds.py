@@ -36,7 +36,8 @@ DATA_PLANE = {
 
 CROWDS = {
     186: "a merge asked for again was refused because the target had been sealed behind the first one",
-    40270: "a source that was deleted was not said to be gone, but the target to be sealed behind that",
+    40270: "a source that was deleted was not said to be gone, but the target to be sealed behind that; "
+    "where storage makes objects, a delayed append waited for the age of what was unstored",
     114: "an empty source was merged into a target that had been sealed before that was decided",
     8000300: "a merge was refused because its source was truncated, by a truncation that a crash undid",
 }

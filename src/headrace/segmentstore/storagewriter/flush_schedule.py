@@ -187,7 +187,9 @@ class FlushSchedule:
         idle = [
             found
             for found in self._aggregators.values()
-            if found.queue and not (found.busy or found.waiting or found.is_source)
+            if found.queue
+            and not (found.busy or found.waiting or found.is_source)
+            and found.not_before <= now  # one that fails must not keep others from being flushed
         ]
         if idle:
             oldest = min(idle, key=_SINCE)

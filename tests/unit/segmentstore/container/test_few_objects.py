@@ -7,7 +7,6 @@ from collections import Counter
 import pytest
 
 from headrace.limits import MIB
-from headrace.segmentstore.admission.throttle.config import ThrottleConfig
 from headrace.segmentstore.container.config import ContainerConfig
 from headrace.segmentstore.storagewriter.config import StorageWriterConfig
 from headrace.storage.chunks.chunk_names import parse_chunk_name
@@ -154,13 +153,3 @@ async def test_no_append_waits_until_what_is_unstored_is_old(bench):
     for number in range(300):
         await container.create(f"s/{number}", {})
         await asyncio.wait_for(append(container, f"s/{number}", b"x"), 30.0)
-
-
-async def test_no_append_waits_for_an_age_whatever_slows_it_down(bench):
-    """An operator may let appends slow down earlier than segments are flushed for their number of bytes."""
-    throttle = ThrottleConfig(backlog_share=0.1, delay_half_s=0.5, delay_max_s=0.5, burst_bytes=1)
-    bench.config = dataclasses.replace(bench.config, unstored_bytes_max=1 * MIB, throttle=throttle)
-    container = await bench.start()
-    for number in range(50):
-        await container.create(f"s/{number}", {})
-        await asyncio.wait_for(append(container, f"s/{number}", b"x" * 20_000), 30.0)

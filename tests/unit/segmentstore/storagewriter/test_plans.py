@@ -493,6 +493,19 @@ def test_a_segment_is_due_by_size_by_age_on_request_and_never_before_its_pause_i
         setattr(found, obstacle, False)
 
 
+def test_what_appends_wait_for_is_due_at_once_the_oldest_first_and_none_that_fails():
+    failing, old, young = found = [pending(1, since=float(number)) for number in range(3)]
+    failing.not_before = 30.0
+    schedule = schedule_of(found, StorageWriterConfig(flush_bytes=100, flush_age_s=900.0))
+    schedule.press_oldest(5.0)
+    schedule.press_oldest(5.0)
+    assert schedule.next_due(suspect=False) is old
+    assert schedule.next_due(suspect=False) is None
+    old.busy = True
+    schedule.press_oldest(5.0)
+    assert schedule.next_due(suspect=False) is young
+
+
 def test_due_segments_are_taken_in_the_order_in_which_they_became_due():
     schedule = schedule_of()
     found = [pending(1, since=float(number)) for number in (2, 0, 1)]
