@@ -7,15 +7,15 @@ import asyncio
 
 from local_server import server_uri
 
-from headrace import Insert, Put, connect
-from headrace.client import blocking
+import headrace
+from headrace import Insert, Put
 from headrace.errors import TableKeyMissingError, TableKeyVersionError
 
 SHOP = b"shop-001"
 
 
 async def main(uri: str) -> None:
-    async with connect(uri) as client:
+    async with headrace.aio.connect(uri) as client:
         await client.create_scope("examples")
         # The primary key says which partition an entry is in; all entries of a shop are changed together.
         await client.create_key_value_table(
@@ -41,7 +41,7 @@ async def main(uri: str) -> None:
 
 
 def without_asyncio(uri: str) -> None:
-    with blocking.connect(uri) as client:
+    with headrace.connect(uri) as client:
         with client.key_value_table("examples", "stock") as stock:
             del stock[SHOP, b"plums"]
             print(f"{len(stock)} entries, the last one is {list(stock.items())[-1]}")

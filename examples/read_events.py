@@ -5,8 +5,7 @@ python examples/read_events.py [tcp://controller:9090]
 
 from local_server import server_uri
 
-from headrace import StreamCut
-from headrace.client.blocking import connect
+from headrace import StreamCut, connect
 
 
 def main(uri: str) -> None:

@@ -12,7 +12,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from headrace.client.blocking import connect
+from headrace import connect
 from headrace.testing import LocalServer
 from headrace.testing.local_s3 import LocalS3
 

@@ -7,7 +7,7 @@ import asyncio
 
 from local_server import server_uri
 
-from headrace import Client, connect
+from headrace.aio import Client, connect
 
 
 async def visible(client: Client) -> list[str]:

@@ -1,20 +1,87 @@
 """Headrace: tiered streaming storage in Python.
 
-The names of :mod:`headrace.client` are available here as well. They are imported when first used, so that
-servers and command lines do not pay for them.
+>>> import headrace
+>>> client = headrace.connect("tcp://localhost:9090")
+
+:func:`connect` returns the client of threads, notebooks and scripts; :mod:`headrace.aio` has the one of
+asyncio, under the same names. Names are imported when first used: servers and command lines do not pay for
+them.
 """
 
 from __future__ import annotations
 
 import importlib
-from typing import Any
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:  # for type checkers; a program pays for a name when it uses it
+    from headrace import aio as aio
+    from headrace import errors as errors
+    from headrace.client.blocking import *
 
 __version__ = "0.1.0"
 
+_MODULES: Final = frozenset({"aio", "errors"})
 
-def __getattr__(name: str) -> Any:
-    if not name.startswith("_"):
-        client = importlib.import_module("headrace.client")
-        if name in client.__all__:
-            return getattr(client, name)
-    raise AttributeError(f"module 'headrace' has no attribute {name!r}")
+__all__ = [
+    "UNBOUNDED",
+    "Ack",
+    "BatchOutcome",
+    "BatchStatus",
+    "ByteReader",
+    "ByteWriter",
+    "Client",
+    "ClientConfig",
+    "Credentials",
+    "Event",
+    "EventBatch",
+    "EventReader",
+    "EventWriter",
+    "Insert",
+    "KeyRange",
+    "KeyValueTable",
+    "KeyValueTableConfiguration",
+    "MarkedSegment",
+    "Put",
+    "ReaderConfig",
+    "Remove",
+    "RetentionPolicy",
+    "ScalingPolicy",
+    "SegmentInfo",
+    "SegmentRange",
+    "SegmentRangeReader",
+    "SinkWatermark",
+    "StreamConfiguration",
+    "StreamCut",
+    "StreamInfo",
+    "Successor",
+    "TableVersion",
+    "TimeWindow",
+    "TimeWindows",
+    "TimedCut",
+    "Transaction",
+    "TransactionStatus",
+    "TransactionTag",
+    "TxnWriter",
+    "VersionedEntry",
+    "VersionedKey",
+    "Watermark",
+    "WriterConfig",
+    "aio",
+    "connect",
+    "errors",
+    "events_to_arrow",
+]
+
+
+if not TYPE_CHECKING:  # else a checker takes every name for one of ours
+
+    def __getattr__(name: str) -> Any:
+        if name in _MODULES:
+            return importlib.import_module(f"headrace.{name}")
+        if name in __all__:
+            return getattr(importlib.import_module("headrace.client.blocking"), name)
+        raise AttributeError(f"module 'headrace' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*__all__, *globals()})

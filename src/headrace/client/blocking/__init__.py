@@ -13,6 +13,41 @@ A private thread runs the event loop. A client may be used by many threads, pick
 it is unpickled) and carried through a fork (it connects again in the child).
 """
 
+from headrace.client import (
+    UNBOUNDED,
+    BatchOutcome,
+    BatchStatus,
+    ClientConfig,
+    Credentials,
+    Event,
+    EventBatch,
+    Insert,
+    KeyRange,
+    KeyValueTableConfiguration,
+    MarkedSegment,
+    Put,
+    ReaderConfig,
+    Remove,
+    RetentionPolicy,
+    ScalingPolicy,
+    SegmentInfo,
+    SegmentRange,
+    SinkWatermark,
+    StreamConfiguration,
+    StreamCut,
+    StreamInfo,
+    Successor,
+    TableVersion,
+    TimedCut,
+    TimeWindow,
+    TransactionStatus,
+    TransactionTag,
+    VersionedEntry,
+    VersionedKey,
+    Watermark,
+    WriterConfig,
+    events_to_arrow,
+)
 from headrace.client.blocking.byte_streams import BlockingByteReader, BlockingByteWriter
 from headrace.client.blocking.client import BlockingClient, connect
 from headrace.client.blocking.event_times import BlockingEventWriter, BlockingTimeWindows
@@ -25,7 +60,23 @@ from headrace.client.blocking.writers import (
     BlockingWriter,
 )
 
+Ack = BlockingAck
+ByteReader = BlockingByteReader
+ByteWriter = BlockingByteWriter
+Client = BlockingClient
+EventReader = BlockingEventReader
+EventWriter = BlockingEventWriter
+KeyValueTable = BlockingKeyValueTable
+SegmentRangeReader = BlockingSegmentRange
+TimeWindows = BlockingTimeWindows
+Transaction = BlockingTransaction
+TxnWriter = BlockingTxnWriter
+
 __all__ = [
+    "UNBOUNDED",
+    "Ack",
+    "BatchOutcome",
+    "BatchStatus",
     "BlockingAck",
     "BlockingByteReader",
     "BlockingByteWriter",
@@ -38,5 +89,45 @@ __all__ = [
     "BlockingTransaction",
     "BlockingTxnWriter",
     "BlockingWriter",
+    "ByteReader",
+    "ByteWriter",
+    "Client",
+    "ClientConfig",
+    "Credentials",
+    "Event",
+    "EventBatch",
+    "EventReader",
+    "EventWriter",
+    "Insert",
+    "KeyRange",
+    "KeyValueTable",
+    "KeyValueTableConfiguration",
+    "MarkedSegment",
+    "Put",
+    "ReaderConfig",
+    "Remove",
+    "RetentionPolicy",
+    "ScalingPolicy",
+    "SegmentInfo",
+    "SegmentRange",
+    "SegmentRangeReader",
+    "SinkWatermark",
+    "StreamConfiguration",
+    "StreamCut",
+    "StreamInfo",
+    "Successor",
+    "TableVersion",
+    "TimeWindow",
+    "TimeWindows",
+    "TimedCut",
+    "Transaction",
+    "TransactionStatus",
+    "TransactionTag",
+    "TxnWriter",
+    "VersionedEntry",
+    "VersionedKey",
+    "Watermark",
+    "WriterConfig",
     "connect",
+    "events_to_arrow",
 ]

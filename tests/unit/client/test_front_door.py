@@ -1,0 +1,40 @@
+"""``import headrace`` is the front door: it names everything, and loads nothing before it is used."""
+
+import subprocess
+import sys
+
+import pytest
+
+import headrace
+from headrace import aio, client, errors
+from headrace.client import blocking
+
+TWINS = {"Client", "EventReader", "EventWriter", "KeyValueTable", "Transaction", "TxnWriter", "connect"}
+
+
+def test_the_front_door_has_the_blocking_client_and_aio_the_other_one():
+    old = {name for name in blocking.__all__ if name.startswith("Blocking")}
+    assert set(headrace.__all__) == set(blocking.__all__) - old | {"aio", "errors"}
+    assert set(client.__all__) <= set(headrace.__all__)
+    for name in client.__all__:
+        assert getattr(aio, name) is getattr(client, name)
+        assert (getattr(headrace, name) is not getattr(aio, name)) or name not in TWINS
+    assert headrace.Client is blocking.BlockingClient
+    assert headrace.connect is blocking.connect
+    assert headrace.aio is aio
+    assert headrace.errors is errors
+
+
+def test_dir_lists_the_names_and_a_misspelt_one_is_an_attribute_error():
+    assert set(headrace.__all__) | {"__version__"} <= set(dir(headrace))
+    with pytest.raises(AttributeError, match="no attribute 'conect'"):
+        _ = headrace.conect
+
+
+def test_what_is_not_used_is_not_loaded():
+    program = (
+        "import sys, headrace; dir(headrace); before = set(sys.modules); headrace.connect; "
+        "print([name in before for name in ('headrace.client', 'grpc', 'asyncio')], 'grpc' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout == "[False, False, False] True\n"
