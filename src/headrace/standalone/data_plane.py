@@ -33,7 +33,9 @@ from headrace.standalone.chunk_root import make_chunk_root, proof_of
 from headrace.standalone.chunk_store import ChunkStore, StoreClaim, claim_store, note_store, store_of
 from headrace.standalone.config import StandaloneConfig
 from headrace.standalone.descriptor_plan import DescriptorPlan
+from headrace.standalone.optimiser_status import optimiser_status
 from headrace.storage.checkpoints.manifest import SystemFacts
+from headrace.storage.chunks.optimiser_switch import OptimiserSwitch
 from headrace.storage.providers.chunk_threads import ChunkThreads
 from headrace.storage.providers.config import HDFS_THREADS
 from headrace.storage.providers.contract import ChunkProvider
@@ -106,6 +108,7 @@ class DataPlane:
             CacheConfig(bytes_max=config.cache_bytes, soft_bytes_max=config.cache_soft_bytes)
         )
         self._index_pages = PageCache(config.index_cache_bytes)
+        self._optimiser_switch = OptimiserSwitch()
         self.registry = ContainerRegistry(
             containers,
             self._make_container,
@@ -175,6 +178,7 @@ class DataPlane:
             chunks=self._provider,
             cache=self._cache,
             index_pages=self._index_pages,
+            optimiser_switch=self._optimiser_switch,
             clock=self._runtime.clock,
             entropy=self._runtime.entropy,
             system=self._facts,
@@ -226,6 +230,24 @@ class DataPlane:
     async def purge(self, segments: Sequence[str]) -> None:
         """See :meth:`SegmentStore.purge`."""
         await self.store.purge(segments)
+
+    def optimisers(self) -> dict[str, object]:
+        """The state and progress of the storage optimisers, as a JSON object."""
+        running = {each.container_id: each.tiers.optimiser for each in self.registry.running()}
+        found = {number: each.statistics() for number, each in running.items() if each is not None}
+        mode = self._config.container.optimiser.mode
+        return optimiser_status(mode, paused=self._optimiser_switch.is_paused, found=found)
+
+    def pause_optimisers(self, *, paused: bool) -> None:
+        """Pause the storage optimisers after their current step, or resume them, also of containers that
+        start later.
+        """
+        if paused != self._optimiser_switch.is_paused:
+            _logger.info("the storage optimisers are %s", "paused" if paused else "resumed")
+        if paused:
+            self._optimiser_switch.pause()
+        else:
+            self._optimiser_switch.resume()
 
     def container_health(self) -> list[ContainerHealth]:
         """State of every container, running or not."""

@@ -56,10 +56,11 @@ async def repair_storage(config: StandaloneConfig, plan: RepairPlan) -> RepairRe
 
 
 def _quiet(config: ContainerConfig) -> ContainerConfig:
-    """Nothing is deleted in the background; and no reader may still have an old layout."""
+    """Nothing is deleted or rewritten in the background; and no reader may still have an old layout."""
     return replace(
         config,
         storage=replace(config.storage, garbage_delay_s=0.0),
+        optimiser=replace(config.optimiser, mode="off"),
         storage_writer=replace(config.storage_writer, garbage_interval_s=_NEVER_S),
     )
 

@@ -30,6 +30,8 @@ from headrace.controller.rest.documents import (
     stream_document,
 )
 from headrace.controller.rest.health import health_handlers
+from headrace.controller.rest.optimiser import PATH as OPTIMISER_PATH
+from headrace.controller.rest.optimiser import optimiser_handlers
 from headrace.controller.rest.refusals import Handler, InvalidFieldError, guarded, refusal, refuse_route
 from headrace.controller.rest.server_inside import ServerInside
 from headrace.controller.server import Controller
@@ -84,7 +86,10 @@ class RestRoutes:
             f"{scope}/readergroups": {"GET": self.list_groups},
             group: {"GET": self.get_group, "DELETE": self.delete_group},
         }
-        table: dict[str, dict[str, Handler]] = {"/ping": {"GET": self.ping}}
+        table: dict[str, dict[str, Handler]] = {
+            "/ping": {"GET": self.ping},
+            OPTIMISER_PATH: optimiser_handlers(self._inside),
+        }
         for path, handlers in needs_metadata.items():
             table[path] = {verb: self._when_ready(handler) for verb, handler in handlers.items()}
         for always in (

@@ -75,6 +75,8 @@ RULES: Final[Mapping[tuple[str, str], Rule]] = {
     ("GET", "/v1/health/status/{part}"): _nothing,
     ("GET", "/v1/health/details"): _root(_UPDATE),
     ("GET", "/v1/health/details/{part}"): _root(_UPDATE),
+    ("GET", "/v1/storage/optimiser"): _root(_UPDATE),
+    ("PUT", "/v1/storage/optimiser"): _root(_UPDATE),
     ("GET", "/v1/debug/statistics"): _root(_UPDATE),
     ("GET", "/v1/debug/failed-events"): _root(_UPDATE),
 }

@@ -34,5 +34,11 @@ class ServerInside(Protocol):
     async def purge(self, segments: Sequence[str]) -> None:
         """Make unreadable what was truncated of these segments, and what was deleted of any."""
 
+    def optimisers(self) -> dict[str, object]:
+        """The state and progress of the storage optimisers, as a JSON object."""
+
+    def pause_optimisers(self, *, paused: bool) -> None:
+        """Pause the storage optimisers of all containers after their current step, or resume them."""
+
     def container_health(self) -> Sequence[ContainerCondition]:
         """The state of every container; cheap enough for probes."""

@@ -9,20 +9,22 @@ from headrace.runtime.entropy import Entropy
 from headrace.segmentstore.attributes.page_cache import PageCache
 from headrace.segmentstore.readindex.cache.cache import BlockCache
 from headrace.storage.checkpoints.manifest import SystemFacts
+from headrace.storage.chunks.optimiser_switch import OptimiserSwitch
 from headrace.storage.providers.contract import ChunkProvider
 from headrace.wal.contract import Wal
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContainerComponents:
-    """Components, as opposed to settings. All containers of the process share the cache and
-    the pages of indexes.
+    """Components, as opposed to settings. All containers of the process share the cache, the pages of indexes
+    and the switch of the optimisers.
     """
 
     wal: Wal
     chunks: ChunkProvider
     cache: BlockCache
     index_pages: PageCache = field(default_factory=PageCache)
+    optimiser_switch: OptimiserSwitch = field(default_factory=OptimiserSwitch)
     clock: Clock
     entropy: Entropy
     system: SystemFacts | None = None

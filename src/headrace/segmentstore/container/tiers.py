@@ -186,7 +186,8 @@ class ContainerTiers:
         self.supervisor.spawn("aged checkpoints", self.log.write_aged_checkpoints(age_s))
         if self._optimises:
             names = self._stored_names.next_round
-            self.optimiser = StorageOptimiser(self.storage, names, self._config.optimiser)
+            switch = components.optimiser_switch
+            self.optimiser = StorageOptimiser(self.storage, names, self._config.optimiser, switch)
             self._optimising = self.supervisor.spawn("storage optimiser", self.optimiser.run())
         self.term.begin()
 

@@ -1,7 +1,8 @@
 """Rewrites chunks of one container in the background: small ones merged, truncated ones shortened.
 
 It goes round over the segments, within a budget of requests and bytes. A segment is looked at again only when
-it has changed. A store that fails ends a round, and the next one begins after a longer pause.
+it has changed. A store that fails ends a round, and the next one begins after a longer pause. An operator may
+pause it at run time: the current step ends, and the next one begins when it is resumed.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import logging
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Literal
 
 from headrace.errors import (
     ContainerOfflineError,
@@ -21,6 +22,7 @@ from headrace.errors import (
     NoSuchSegmentError,
 )
 from headrace.storage.chunks.optimiser_config import OptimiserConfig
+from headrace.storage.chunks.optimiser_switch import OptimiserSwitch
 from headrace.storage.chunks.rewriter import RewriteStatistics
 from headrace.storage.chunks.segment_info import StoredSegmentInfo
 from headrace.storage.chunks.segment_storage import ChunkedSegmentStorage
@@ -32,10 +34,15 @@ _STEPS_MAX: Final = 1000
 """Steps for one segment in one round: others have their turn."""
 
 
+State = Literal["resting", "working", "pausing", "paused"]
+"""Between two rounds; in one; in the last step before a pause; until it is resumed."""
+
+
 @dataclass(slots=True)
 class OptimiserStatistics:
-    """Counts since the start, and a gauge: ``candidates_left`` of the last round."""
+    """Counts since the start, and gauges: ``state``, and ``candidates_left`` of the last round."""
 
+    state: State
     rounds: int
     rounds_failed: int
     segments_seen: int
@@ -60,17 +67,23 @@ class _Place:
 
 
 class StorageOptimiser:
-    """Used on the container's loop. ``names`` iterates names of segments in storage, some in each round."""
+    """Used on the container's loop. ``names`` iterates names of segments in storage, some in each round;
+    ``switch`` pauses it.
+    """
 
     def __init__(
         self,
         storage: ChunkedSegmentStorage,
         names: Callable[[], AsyncIterator[str]],
         config: OptimiserConfig,
+        switch: OptimiserSwitch,
     ) -> None:
         self._storage = storage
         self._names = names
         self._config = config
+        self._switch = switch
+        self._works = False
+        """In a round, and not held by the switch."""
         self._rewriter = storage.make_rewriter(RequestBudget(config.requests_per_s, config.second_bytes_max))
         self._done: OrderedDict[str, _Place] = OrderedDict()
         self._rounds = self._failed = self._seen = self._damaged = self._left = 0
@@ -98,10 +111,23 @@ class StorageOptimiser:
 
     async def _go_round(self) -> None:
         left = 0
+        await self._switch.wait_on()
         self._rounds += 1
-        async for segment in self._names():
-            left += not await self._look_at(segment)
+        self._works = True
+        try:
+            async for segment in self._names():
+                await self._hold()
+                left += not await self._look_at(segment)
+        finally:
+            self._works = False
         self._left = left
+
+    async def _hold(self) -> None:
+        """Wait between two steps while the switch is off. Segments may change meanwhile, as during a step."""
+        if self._switch.is_paused:
+            self._works = False
+            await self._switch.wait_on()
+            self._works = True
 
     async def _look_at(self, segment: str) -> bool:
         """Rewrite what is worth it; return whether nothing is left."""
@@ -129,6 +155,7 @@ class StorageOptimiser:
     async def _rewrite(self, segment: str, offset: int) -> bool:
         is_done = False
         for _ in range(_STEPS_MAX):
+            await self._hold()
             step = await self._rewriter.merge_some(segment, offset)
             offset, is_done = step.place, step.is_done
             if is_done:
@@ -141,7 +168,18 @@ class StorageOptimiser:
                 self._done.popitem(last=False)
         return is_done
 
+    def _state(self) -> State:
+        if self._switch.is_paused:
+            return "pausing" if self._works else "paused"
+        return "working" if self._works else "resting"
+
     def statistics(self) -> OptimiserStatistics:
         return OptimiserStatistics(
-            self._rounds, self._failed, self._seen, self._damaged, self._left, self._rewriter.statistics
+            self._state(),
+            self._rounds,
+            self._failed,
+            self._seen,
+            self._damaged,
+            self._left,
+            self._rewriter.statistics,
         )

@@ -22,6 +22,7 @@ BODIES = {
     ("PUT", "/v1/scopes/{scope}/streams/{stream}"): {"scalingPolicy": FIXED},
     ("PUT", "/v1/scopes/{scope}/streams/{stream}/state"): {"streamState": "SEALED"},
     ("PUT", "/v1/scopes/{scope}/streams/{stream}/truncation"): {"cut": {"0": 0, "1": 0}},
+    ("PUT", "/v1/storage/optimiser"): {"paused": True},
 }
 OPTIONS = {"from": 0, "to": 1, "at": 1}
 SCOPE, STREAM, GROUP = "prn::/scope:s", "prn::/scope:s/stream:t", "prn::/scope:s/reader-group:g"
@@ -35,6 +36,7 @@ TABLE_OF_THE_PROTOCOL = {
     (ROOT, READ): "GET /v1/scopes",
     (ROOT, UPDATE): """POST /v1/scopes                DELETE /v1/scopes/{scope}
         GET /v1/health/details        GET /v1/health/details/{part}
+        GET /v1/storage/optimiser     PUT /v1/storage/optimiser
         GET /v1/debug/statistics      GET /v1/debug/failed-events""",
     (SCOPE, READ): """GET /v1/scopes/{scope}      GET /v1/scopes/{scope}/streams
         GET /v1/scopes/{scope}/readergroups""",

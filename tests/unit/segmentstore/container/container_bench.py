@@ -13,6 +13,7 @@ from headrace.segmentstore.container.container import SegmentContainer
 from headrace.segmentstore.readindex.cache.cache import BlockCache
 from headrace.segmentstore.readindex.cache.eviction_policy import CacheConfig
 from headrace.segmentstore.storagewriter.config import StorageWriterConfig
+from headrace.storage.chunks.optimiser_switch import OptimiserSwitch
 from headrace.storage.providers.memory import MemoryChunkProvider
 from headrace.wal.config import WalConfig
 from headrace.wal.memory import MemoryLogStore, MemoryWal
@@ -65,6 +66,7 @@ class Bench:
         self.cache_bytes = 32 * MIB
         self.index_cache_bytes = 1 * MIB
         self.system = None
+        self.optimiser_switch = OptimiserSwitch()
 
     async def start(self):
         """Start a container, which fences the one before, as after a crash."""
@@ -73,6 +75,7 @@ class Bench:
             chunks=self.chunks,
             cache=BlockCache(CacheConfig(bytes_max=self.cache_bytes)),
             index_pages=PageCache(self.index_cache_bytes),
+            optimiser_switch=self.optimiser_switch,
             clock=SystemClock(),
             entropy=SeededEntropy(1),
             system=self.system,

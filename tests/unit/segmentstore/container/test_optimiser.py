@@ -1,5 +1,6 @@
 """A container whose store cannot append merges what its flushes leave behind, in the background."""
 
+import asyncio
 import dataclasses
 
 import pytest
@@ -95,3 +96,43 @@ async def test_where_the_store_appends_nothing_is_merged_unless_it_is_asked_for(
         await bench.start()
         assert (bench.container.tiers.optimiser is not None) is runs
         await bench.stop()
+
+
+async def test_while_paused_no_object_is_rewritten_and_then_it_goes_on(bench):
+    bench.optimiser_switch.pause()
+    await bench.fill()
+    written = {name: bench.chunk_count(name) for name in NAMES}
+    await asyncio.sleep(10)  # 30 rounds would begin in it: the time is virtual
+    await bench.start()  # a container that restarts meanwhile stays paused
+    await asyncio.sleep(10)
+    statistics = bench.container.statistics()["optimiser"]
+    assert (statistics.state, statistics.rewrites.bytes_rewritten) == ("paused", 0)
+    storage, segments = bench.container.tiers.storage, bench.container.state.by_name
+    found = {name: (await storage.info(segments[name].storage_name)).chunk_count for name in NAMES}
+    assert found == written
+    bench.optimiser_switch.resume()
+    await until(lambda: all(bench.chunk_count(name) <= 4 for name in NAMES))
+    await until(lambda: bench.container.statistics()["optimiser"].state == "resting")
+
+
+async def slept_until(condition):
+    while not condition():  # noqa: ASYNC110 - there is no event
+        await asyncio.sleep(0.05)  # virtual
+
+
+async def test_a_pause_ends_the_work_after_the_current_step(bench):
+    bench.optimiser_switch.pause()
+    await bench.fill()
+    bench.chunks.delay_s = lambda _: 2.0  # virtual
+    bench.optimiser_switch.resume()
+    optimiser = bench.container.tiers.optimiser
+    await slept_until(lambda: optimiser.statistics().state == "working")
+    bench.optimiser_switch.pause()
+    assert optimiser.statistics().state == "pausing"
+    await slept_until(lambda: optimiser.statistics().state == "paused")
+    step = optimiser.statistics().rewrites.bytes_rewritten
+    await asyncio.sleep(10)
+    assert optimiser.statistics().rewrites.bytes_rewritten == step
+    assert sum(bench.chunk_count(name) > 4 for name in NAMES) >= 1
+    bench.optimiser_switch.resume()
+    await slept_until(lambda: all(bench.chunk_count(name) <= 4 for name in NAMES))

@@ -1,0 +1,37 @@
+"""The storage optimisers of the process, in the REST interface: how far they are, and a pause of all of them.
+
+Of our own. Source: ``docs/reference/rest.md``.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+
+from headrace.controller.rest.bodies import body_of
+from headrace.controller.rest.refusals import Handler, InvalidFieldError, refusal
+from headrace.controller.rest.server_inside import ServerInside
+
+PATH: Final = "/v1/storage/optimiser"
+
+
+def optimiser_handlers(inside: ServerInside | None) -> dict[str, Handler]:
+    """Return what answers each verb of ``PATH``; ``inside`` is the segment store, if one is here."""
+
+    async def show(_: Request) -> Response:
+        if inside is None:
+            return refusal(404, "there is no segment store in this process")
+        return JSONResponse(inside.optimisers())
+
+    async def switch(request: Request) -> Response:
+        document = await body_of(request)
+        paused = document.get("paused")
+        if not isinstance(paused, bool):
+            raise InvalidFieldError("paused", "paused is missing, or neither true nor false")
+        if inside is not None:
+            inside.pause_optimisers(paused=paused)
+        return await show(request)
+
+    return {"GET": show, "PUT": switch}
