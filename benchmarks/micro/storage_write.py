@@ -151,7 +151,7 @@ async def measure(directory: str, sizes: list[int], rounds: int, total_bytes: in
                     )
                 for name in names:
                     await storage.delete(name)
-                while await storage.collect_garbage():
+                while await storage.garbage.collect():
                     pass
             report(f"write {size // KIB} KiB to {segments} segments", writing)
             if reading:

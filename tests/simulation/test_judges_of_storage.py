@@ -12,6 +12,7 @@ from headrace.storage.chunks.chunk_writer import ChunkWriter
 from headrace.storage.chunks.garbage import may_be_orphan
 from headrace.storage.chunks.garbage_collector import GarbageCollector
 from headrace.storage.chunks.segment_storage import ChunkedSegmentStorage
+from headrace.storage.chunks.storage_garbage import StorageGarbage
 from headrace.testing.object_store_faults import FaultyObjectStore
 from tests.simulation.run_seeds import run_one
 
@@ -94,7 +95,7 @@ def put_a_copy_over_what_has_changed(monkeypatch):
 
 
 def collect_what_a_copy_of_the_log_names(monkeypatch):
-    monkeypatch.setattr(ChunkedSegmentStorage, "hold_garbage", lambda storage, first: None)
+    monkeypatch.setattr(StorageGarbage, "hold", lambda garbage, first: None)
 
 
 def copy_a_log_without_its_end(monkeypatch):

@@ -114,6 +114,6 @@ async def _collect(plane: DataPlane, report: RepairReport) -> None:
     for container in plane.registry.running():
         storage = container.tiers.storage
         assert storage is not None
-        report.deleted += await storage.collect_orphans()
-        while deleted := await storage.collect_garbage(_OBJECTS_PER_CALL):
+        report.deleted += await storage.garbage.collect_orphans()
+        while deleted := await storage.garbage.collect(_OBJECTS_PER_CALL):
             report.deleted += deleted

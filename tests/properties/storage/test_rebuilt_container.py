@@ -101,7 +101,7 @@ async def check(steps, more, directory):
     objects = copy.deepcopy(bench.chunks.objects)
     await bench.live(more)
     await bench.container.flush_storage()
-    await bench.container.tiers.storage.collect_garbage()
+    await bench.container.tiers.storage.garbage.collect()
     lost = {name for name in bench.chunks.objects if parse_chunk_name(name)} - objects.keys()
     await bench.stop()
 
@@ -115,7 +115,7 @@ async def check(steps, more, directory):
     assert container.state.epoch == EPOCH_STEP + 1
     assert await rebuilt.state() == expected
     assert container.tiers.storage.incarnation != manifest.incarnation
-    await container.tiers.storage.collect_orphans()
+    await container.tiers.storage.garbage.collect_orphans()
     await rebuilt.live([("append", "s/a", 10), ("append", "s/a", 10), ("flush", "s/a")])
     assert lost <= rebuilt.chunks.objects.keys(), "it was made after the copy and is never an orphan"
     after = await rebuilt.state()

@@ -94,7 +94,7 @@ async def perform(storage: ChunkedSegmentStorage, operation) -> None:
         case ("delete", name):
             await storage.delete(name)
         case ("garbage",):
-            await storage.collect_garbage()
+            await storage.garbage.collect()
         case ("merge", name):
             await merge_all(storage, name)
         case ("purge", name):
@@ -154,7 +154,7 @@ async def run_history(history, *, supports_append: bool, forgets: bool) -> None:
             with pytest.raises(RequestError):
                 await perform(storage, operation)
     await check_against(storage, rows, provider, model)
-    while await storage.collect_garbage():
+    while await storage.garbage.collect():
         pass
     await check_against(storage, rows, provider, model)
     rows.forgets = False
@@ -163,12 +163,12 @@ async def run_history(history, *, supports_append: bool, forgets: bool) -> None:
     assert set(provider.objects) == used
     assert {key.removeprefix(CHUNK_PREFIX) for key in rows.keys(CHUNK_PREFIX)} == used
     storage = ChunkedSegmentStorage(provider, rows, epoch + 1, entropy, SMALL)
-    assert await storage.collect_orphans() == 0
+    assert await storage.garbage.collect_orphans() == 0
     for name in list(model):
         await storage.delete(name)
         with pytest.raises(NoSuchSegmentError):
             await storage.read_stored(name, 0, 0)
-    while await storage.collect_garbage():
+    while await storage.garbage.collect():
         pass
     assert not provider.objects
     assert set(rows.rows) <= {"i", "n"}

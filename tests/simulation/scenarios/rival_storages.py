@@ -37,9 +37,9 @@ async def perform(world: RivalStorages, step: Step) -> None:
         case ("delete", number, wait):
             await world.delete(world.name_of(number), wait=wait)
         case ("collect garbage",):
-            await world.tidy(lambda it: it.storage.collect_garbage())
+            await world.tidy(lambda it: it.storage.garbage.collect())
         case ("collect orphans",):
-            await world.tidy(lambda it: it.storage.collect_orphans())
+            await world.tidy(lambda it: it.storage.garbage.collect_orphans())
         case ("merge chunks", number, wait):
             name = world.name_of(number)
             await world.tidy(lambda it: merge_all(it, name), wait=wait)
@@ -52,7 +52,7 @@ async def perform(world: RivalStorages, step: Step) -> None:
         case ("former writes", number):
             await world.write_as_former(world.name_of(number))
         case ("former collects",):
-            await world.tidy(lambda it: it.storage.collect_garbage(), former=True)
+            await world.tidy(lambda it: it.storage.garbage.collect(), former=True)
         case ("take over", former_lives):
             await world.take_over(former_lives=former_lives)
         case ("pause", seconds):

@@ -94,7 +94,7 @@ def test_committed_segments_survive_a_power_loss_and_the_next_owner_goes_on():
         await storage.concat("s", 4000, "t")
         expected["s"] += expected.pop("t")
         await storage.truncate("s", 3100)
-        await storage.collect_garbage()
+        await storage.garbage.collect()
         await write(storage, "s", b"d" * 600)
 
     async def check(disk, point):
@@ -105,7 +105,7 @@ def test_committed_segments_survive_a_power_loss_and_the_next_owner_goes_on():
             data = await storage.read_stored(name, info.start_offset, len(content) - info.start_offset)
             assert data == content[info.start_offset :], point
             assert info.length >= len(content)
-        await storage.collect_orphans()
+        await storage.garbage.collect_orphans()
         await storage.write("new", 0, [b"e" * 4000], create=True)
         assert await storage.read_stored("new", 0, 4000) == b"e" * 4000
 
@@ -134,7 +134,7 @@ def test_a_rewrite_that_lost_power_has_happened_or_not_and_leaves_no_object_behi
         while not (step := await rewriter.merge_some("s", place)).is_done:
             place = step.place
         assert rewriter.statistics.rewrites == 1
-        await storage.collect_garbage()
+        await storage.garbage.collect()
 
     async def check(disk, point):
         provider = open_provider(disk)
@@ -144,8 +144,8 @@ def test_a_rewrite_that_lost_power_has_happened_or_not_and_leaves_no_object_behi
         data = await storage.read_stored("s", info.start_offset, len(written) - info.start_offset)
         assert data == written[info.start_offset :], point
         await storage.make_rewriter().drop_truncated("s")
-        await storage.collect_orphans()
-        while await storage.collect_garbage():
+        await storage.garbage.collect_orphans()
+        while await storage.garbage.collect():
             pass
         left = [found.name async for page in provider.list() for found in page]
         assert sorted(left) == sorted(chunk.name for chunk in storage.chunks("s")), point

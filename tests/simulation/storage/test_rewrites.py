@@ -209,7 +209,7 @@ class Owner:
     async def collect(self):
         for _ in range(3 * ROUNDS):
             with contextlib.suppress(HeadraceError):
-                await self.storage.collect_garbage()
+                await self.storage.garbage.collect()
             await asyncio.sleep(self.world.choices.choice((0, 0.02)))
 
     async def check_all(self):
@@ -228,10 +228,10 @@ class Owner:
             length = info.length - info.start_offset
             data = await self.storage.read_stored(name, info.start_offset, length)
             assert data == world.content[name][info.start_offset :]
-        await self.storage.collect_orphans()
-        await self.storage.collect_garbage()  # which begins the delay of what former owners left
+        await self.storage.garbage.collect_orphans()
+        await self.storage.garbage.collect()  # which begins the delay of what former owners left
         await asyncio.sleep(1)
-        while await self.storage.collect_garbage():
+        while await self.storage.garbage.collect():
             pass
         used = set()
         for key in world.table.keys("s/"):

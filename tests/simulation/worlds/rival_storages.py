@@ -537,11 +537,11 @@ class RivalStorages:
             await self.owner.run(merge_all(self.owner, name))
             await self.owner.run(self.owner.rewriter.drop_truncated(name))
         await self.owner.run(self._look(self.owner))
-        await self.owner.run(storage.collect_garbage())  # what former owners dropped is due a while later
+        await self.owner.run(storage.garbage.collect())  # what former owners dropped is due a while later
         await asyncio.sleep(2 * self.config.garbage_delay_s)
-        while await self.owner.run(storage.collect_garbage()):
+        while await self.owner.run(storage.garbage.collect()):
             pass
-        await self.owner.run(storage.collect_orphans())
+        await self.owner.run(storage.garbage.collect_orphans())
         named = set(self._chunks())
         if named != set(self.store.objects):
             left = sorted(self.store.objects.keys() - named)

@@ -258,9 +258,9 @@ class WriterWorld:
 
     async def check_no_garbage(self) -> None:
         """Assert that collecting garbage and orphans of earlier epochs leaves only live objects."""
-        while await self.storage.collect_garbage():
+        while await self.storage.garbage.collect():
             pass
-        await self.storage.collect_orphans()
+        await self.storage.garbage.collect_orphans()
         live = {chunk.name for key in self.memory_rows.keys("s/") for chunk in self.storage.chunks(key[2:])}
         found = set(self.objects.objects)
         assert live <= found

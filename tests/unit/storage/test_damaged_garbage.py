@@ -36,7 +36,7 @@ async def test_a_damaged_chunk_row_of_garbage_keeps_that_chunk_and_those_behind_
         storage = store.owner(epoch, rollover_bytes=1)
         caplog.clear()
         for _ in range(3):
-            while await storage.collect_garbage():
+            while await storage.garbage.collect():
                 pass
         assert sorted(store.objects.objects) == sorted(runs[1][2:])
         assert len(store.bounded.keys("g/")) == 1
@@ -47,7 +47,7 @@ async def test_a_damaged_chunk_row_of_garbage_keeps_that_chunk_and_those_behind_
         statistics = storage.statistics()
         assert (statistics.garbage_runs, statistics.garbage_runs_damaged) == (0, 1)
     await drop(storage, "d", 3)
-    assert await storage.collect_garbage() == 3
+    assert await storage.garbage.collect() == 3
 
 
 async def test_a_damaged_garbage_row_keeps_its_objects_and_nobody_from_being_stored(caplog):
@@ -57,7 +57,7 @@ async def test_a_damaged_garbage_row_keeps_its_objects_and_nobody_from_being_sto
     damage(store.bounded.rows, "g/0000000000000000")
     storage = store.owner(2, rollover_bytes=1)
     more = await drop(storage, "c", 2)
-    assert await storage.collect_garbage() == 4
+    assert await storage.garbage.collect() == 4
     assert sorted(store.objects.objects) == sorted(kept)
     assert store.bounded.keys("g/") == ["g/0000000000000000"], "and its number was not used again"
     assert [r.message for r in caplog.records if "g/0000000000000000" in r.message]
@@ -70,10 +70,10 @@ async def test_damaged_runs_do_not_count_for_the_bound_behind_which_truncations_
     for name in ("a", "b"):
         (chunk,) = await drop(storage, name, 1)
         damage(store.bounded.rows, f"c/{chunk}")
-    assert await storage.collect_garbage() == 0
+    assert await storage.garbage.collect() == 0
     for name in ("c", "d"):
         await drop(storage, name, 1)
-    assert await storage.collect_garbage() == 2
+    assert await storage.garbage.collect() == 2
 
 
 async def test_a_container_with_damaged_garbage_stays_and_starts_again():

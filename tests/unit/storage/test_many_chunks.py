@@ -182,7 +182,7 @@ async def test_a_segment_may_be_truncated_while_its_rows_are_looked_at(store, st
     truncation = asyncio.ensure_future(storage.truncate("s", start * CHUNK + 1))
     assert bytes(await read) == b"190019"
     await truncation
-    while await storage.collect_garbage():
+    while await storage.garbage.collect():
         pass
     assert len(storage.chunks("s")) == CHUNKS + 1 - start
     for number in (start + 1, 1950, 1999):
@@ -195,7 +195,7 @@ async def test_a_segment_may_be_truncated_near_its_end_while_its_rows_are_looked
     storage = await store.fill()
     read = await halfway(store, storage)
     await storage.truncate("s", CHUNKS * CHUNK + 1)
-    await storage.collect_garbage()
+    await storage.garbage.collect()
     with pytest.raises(SegmentTruncatedError):
         await read
     assert store.rows.looked_at < CHUNKS + A_FEW + 1000, "those of the garbage, and no other"
@@ -248,7 +248,7 @@ async def test_half_of_a_segment_is_truncated_in_one_commit_and_many_turns(store
     assert 1000 <= store.rows.looked_at <= 1000 + A_FEW
     store.rows.forget()
     store.rows.commits.clear()
-    while await storage.collect_garbage(500):
+    while await storage.garbage.collect(500):
         pass
     assert max(map(len, store.rows.commits)) <= 1000
     assert max(store.rows.turns) <= 64
@@ -290,7 +290,7 @@ async def test_a_truncation_behind_a_damaged_row_happens_and_drops_nothing_that_
             with pytest.raises(DataCorruptionError):
                 await owner.read_stored("s", 1700 * CHUNK, 4)
             assert bytes(await owner.read_stored("s", CHUNKS * CHUNK, 2)) == b"xy"
-    while await storage.collect_garbage():
+    while await storage.garbage.collect():
         pass
     assert sorted(store.objects.objects) == sorted(names[100:])
     await storage.write("s", CHUNKS * CHUNK + 2, [b"more"])
@@ -298,7 +298,7 @@ async def test_a_truncation_behind_a_damaged_row_happens_and_drops_nothing_that_
     storage = store.owner(3)
     assert bytes(await storage.read_stored("s", 1700 * CHUNK, 4)) == b"1700"
     await storage.truncate("s", 1800 * CHUNK)
-    while await storage.collect_garbage():
+    while await storage.garbage.collect():
         pass
     assert len(store.objects.objects) == len(storage.chunks("s")) == CHUNKS + 2 - 1800
 

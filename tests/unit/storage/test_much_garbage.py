@@ -67,7 +67,7 @@ def test_rows_with_long_names_are_forgotten_in_commits_that_a_small_log_takes():
             await storage.write(name, 0, [bytes(2 * 256)], create=True)
             await storage.delete(name)
         store.bounded.commits, store.bounded.bytes_max = 0, 5000
-        assert await storage.collect_garbage() == 10
+        assert await storage.garbage.collect() == 10
         assert store.bounded.commits == 6, "five long names in each"
         assert store.bounded.keys("") == ["i", "n"]
 
@@ -83,7 +83,7 @@ def test_a_thousand_short_segments_are_forgotten_in_a_few_commits():
             await storage.delete(f"s{number}")
         store.bounded.commits, store.bounded.commit_s = 0, 0.01
         began = sim.loop.time()
-        assert await storage.collect_garbage() == 1000
+        assert await storage.garbage.collect() == 1000
         assert store.bounded.commits < 150, "ten runs a commit, not one"
         assert sim.loop.time() - began < 2.0
         assert not store.objects.objects
@@ -99,11 +99,11 @@ async def test_one_object_of_many_that_cannot_be_deleted_keeps_only_its_own_run(
         await storage.write(f"s{number}", 0, [b"xyz"], create=True)
         await storage.delete(f"s{number}")
     store.provider.inject = lambda call: Fault.FAIL if call.name.startswith("c0/s7.") else None
-    assert await storage.collect_garbage() == 49
+    assert await storage.garbage.collect() == 49
     assert [name[:6] for name in store.objects.objects] == ["c0/s7."]
     assert len(store.bounded.keys("g/")) == len(store.bounded.keys("c/")) == 1
     store.provider.inject = lambda _: None
-    assert await storage.collect_garbage() == 1
+    assert await storage.garbage.collect() == 1
     assert set(store.bounded.rows) == {"i", "n"}
 
 
@@ -121,7 +121,7 @@ async def test_a_chunk_with_more_rows_than_a_commit_takes_is_forgotten_in_severa
     assert len(store.bounded.keys("k/c0/a")) == 50
     await storage.delete("a")
     await storage.delete("b")
-    assert await storage.collect_garbage() == 2
+    assert await storage.garbage.collect() == 2
     assert set(store.bounded.rows) == {"i", "n"}
     assert not store.objects.objects
 
@@ -143,11 +143,11 @@ async def test_the_next_owner_goes_on_where_forgetting_a_large_chunk_ended(fault
 
     store.rows.inject = fail_one
     with pytest.raises(WalWriteError):
-        await storage.collect_garbage()
+        await storage.garbage.collect()
     assert commits == failing
     store.rows.inject = lambda _: None
     again = store.owner(2)
-    while await again.collect_garbage():
+    while await again.garbage.collect():
         pass
     assert set(store.bounded.rows) == {"i", "n"}
     assert not store.objects.objects
@@ -167,9 +167,9 @@ async def test_leftovers_that_cannot_be_deleted_push_out_no_orphan(monkeypatch):
         with pytest.raises(StorageWriteError):
             await storage.write("u", 0, [b"given up"], create=True)
     store.provider.inject = lambda call: Fault.FAIL if call.name in left else None
-    assert await storage.collect_orphans() == 0
+    assert await storage.garbage.collect_orphans() == 0
     assert storage.statistics().orphans == 5
-    while await storage.collect_garbage():
+    while await storage.garbage.collect():
         pass
     assert set(store.objects.objects) == left | {kept}
 
@@ -183,7 +183,7 @@ async def test_orphans_that_cannot_be_deleted_keep_no_others():
             await storage.write(f"s{number}", 0, [b"given up"], create=True)
     stuck = set(list(store.objects.objects)[:30])
     store.provider.inject = lambda call: Fault.FAIL if call.name in stuck else None
-    await storage.collect_garbage()
+    await storage.garbage.collect()
     assert set(store.objects.objects) == stuck
 
 
@@ -203,9 +203,9 @@ async def test_orphans_whose_deletion_is_not_begun_are_not_forgotten(error, monk
     with monkeypatch.context() as patch:
         patch.setattr(store.provider, "delete", refuse)
         with pytest.raises(type(error)):
-            await storage.collect_garbage()
+            await storage.garbage.collect()
     assert storage.statistics().orphans == 10
-    assert await storage.collect_garbage() == 10
+    assert await storage.garbage.collect() == 10
     assert not store.objects.objects
 
 
@@ -227,11 +227,11 @@ async def test_what_was_forgotten_before_a_commit_is_refused_counts_as_deleted(m
     monkeypatch.setattr(store.bounded, "commit", refuse_the_second)
     monkeypatch.setattr(storage._collector, "_on_deleted", told.extend)
     with pytest.raises(ThrottledError):
-        await storage.collect_garbage()
+        await storage.garbage.collect()
     left = len(store.bounded.keys("g/"))
     assert 0 < left < 20
     assert len(told) == storage.statistics().objects_deleted == 20 - left
-    await storage.collect_garbage()
+    await storage.garbage.collect()
     assert len(told) == len(set(told)) == storage.statistics().objects_deleted == 20
     assert set(store.bounded.rows) == {"i", "n"}
 
@@ -259,10 +259,10 @@ def test_garbage_of_an_earlier_owner_is_looked_at_when_it_is_deleted_not_at_the_
         await storage.delete("new")
         assert not looked_at, "a hundred thousand would take half a second"
         assert "g/0000000000000200" in rows, "its number is a new one"
-        assert await storage.collect_garbage(50) == 50
+        assert await storage.garbage.collect(50) == 50
         assert len(looked_at) < 100 + 50, "as many as are needed"
         assert looked_at == [f"g/{number:016x}" for number in range(len(looked_at))], "oldest first"
-        assert await storage.collect_garbage() == 351
+        assert await storage.garbage.collect() == 351
         assert store.bounded.keys("g/") == damaged
         assert storage.statistics().garbage_runs_damaged == 100
 
@@ -277,7 +277,7 @@ async def test_the_next_owner_finds_garbage_whose_commit_was_in_flight_as_more_n
     for number in range(NUMBERS_AT_ONCE - 1):
         await storage.write(f"s{number}", 0, [b"x"], create=True)
         await storage.delete(f"s{number}")
-    while await storage.collect_garbage():
+    while await storage.garbage.collect():
         pass
     for name in ("last", "first"):
         await storage.write(name, 0, [b"x"], create=True)
@@ -298,6 +298,6 @@ async def test_the_next_owner_finds_garbage_whose_commit_was_in_flight_as_more_n
     going_on.set()
     await asyncio.gather(deleting, more)
     storage = store.owner(2)
-    while await storage.collect_garbage():
+    while await storage.garbage.collect():
         pass
     assert not store.objects.objects

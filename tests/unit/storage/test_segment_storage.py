@@ -63,7 +63,7 @@ async def read_all(storage, name):
 
 
 async def collect_all(storage):
-    while await storage.collect_garbage():
+    while await storage.garbage.collect():
         pass
 
 
@@ -368,7 +368,7 @@ async def test_a_source_that_is_being_joined_is_not_deleted_by_others(size):
     )
     assert joined == 30 + size
     assert isinstance(deleted, NoSuchSegmentError)
-    while await storage.collect_garbage():
+    while await storage.garbage.collect():
         pass
     assert await read_all(storage, "t") == b"t" * 30 + b"x" * size
 
@@ -473,7 +473,7 @@ async def test_leftovers_of_older_epochs_are_deleted_and_nothing_else():
         await new.write("t", 0, [b"on its way, or ours to delete"], create=True)
     store.rows.inject = lambda _: None
     foreign |= {name: b"" for name in store.objects.objects if ".E-2-" in name}
-    assert await new.collect_orphans() == 1
+    assert await new.garbage.collect_orphans() == 1
     assert set(store.objects.objects) == {kept, *foreign}
     assert new.statistics().leftovers_deleted == 1
 
@@ -494,7 +494,7 @@ async def test_objects_newer_than_the_log_are_kept_and_so_is_all_that_no_row_nam
     for epoch in range(2, 9):
         storage = store.owner(epoch)
         await storage.write("s", storage.info_nowait("s").length, [b"other"])
-        assert await storage.collect_orphans() == 0
+        assert await storage.garbage.collect_orphans() == 0
         assert found <= set(store.objects.objects)
     assert sum("older log" in record.message for record in caplog.records) == 1
     assert await read_all(storage, "s") == b"as of the copy" + 7 * b"other"
@@ -502,7 +502,7 @@ async def test_objects_newer_than_the_log_are_kept_and_so_is_all_that_no_row_nam
     with pytest.raises(WalWriteError):
         await storage.write("t", 0, [b"lost"], create=True)
     store.rows.inject = lambda _: None
-    assert await store.owner(9).collect_orphans() == 1, "those from now on are deleted again"
+    assert await store.owner(9).garbage.collect_orphans() == 1, "those from now on are deleted again"
 
 
 async def test_more_leftovers_than_are_remembered_are_deleted_all(monkeypatch):
@@ -513,7 +513,7 @@ async def test_more_leftovers_than_are_remembered_are_deleted_all(monkeypatch):
     incarnation = kept.rpartition("-")[2][:8]
     names = [f"c0/t.E-1-O-{offset}-{incarnation}" + "0" * 24 for offset in range(7)]
     store.objects.objects |= {name: bytearray(b"lost") for name in names}
-    assert await store.owner(2).collect_orphans() == 7
+    assert await store.owner(2).garbage.collect_orphans() == 7
     assert set(store.objects.objects) == {kept}
 
 
@@ -527,12 +527,12 @@ async def test_a_leftover_that_cannot_be_deleted_keeps_no_other():
     stuck = left[3]
     store.provider.inject = lambda call: Fault.FAIL if call.name == stuck else None
     new = store.owner(2)
-    await new.collect_orphans()
-    await new.collect_garbage()  # as far as the one that is stuck
-    await new.collect_garbage()
+    await new.garbage.collect_orphans()
+    await new.garbage.collect()  # as far as the one that is stuck
+    await new.garbage.collect()
     assert set(store.objects.objects) == {kept, stuck}
     store.provider.inject = lambda _: None
-    await new.collect_garbage()
+    await new.garbage.collect()
     assert set(store.objects.objects) == {kept}
 
 
@@ -542,11 +542,11 @@ async def test_metadata_that_begins_anew_touches_no_object_it_finds():
     found = dict(store.objects.objects)
     store.rows = FaultyRowStore(MemoryRowStore())
     fresh = store.owner(9)
-    await fresh.collect_orphans()
+    await fresh.garbage.collect_orphans()
     await fresh.write("s", 0, [b"new"], create=True)
     again = store.owner(10)
-    await again.collect_orphans()
-    await again.collect_garbage()
+    await again.garbage.collect_orphans()
+    await again.garbage.collect()
     assert found.items() <= store.objects.objects.items()
 
 
@@ -581,7 +581,7 @@ async def test_objects_of_failed_writes_are_deleted_once_their_names_are_out_of_
     store.provider.inject = lambda _: None
     await storage.write("s", 0, [b"x" * 150], create=True)
     assert storage.statistics().orphans == 3
-    assert await storage.collect_garbage() == 3
+    assert await storage.garbage.collect() == 3
     assert len(store.objects.objects) == 2
     assert await read_all(storage, "s") == b"x" * 150
 
@@ -593,7 +593,7 @@ async def test_an_object_whose_commit_may_have_happened_is_kept():
     store.rows.inject = lambda call: Fault.LOSE_REPLY if "s/s" in call.name else None
     with pytest.raises(WalWriteError):
         await storage.write("s", 0, [b"x"], create=True)
-    await storage.collect_garbage()
+    await storage.garbage.collect()
     assert await read_all(storage, "s") == b"x"
     assert await read_all(store.owner(2), "s") == b"x"
 
@@ -750,7 +750,7 @@ def test_a_reader_sees_the_segment_as_it_was_whatever_happens_to_it_meanwhile():
         for offset in range(300, 600, 50):
             await storage.write("s", offset, [content[offset : offset + 50]])
             await storage.truncate("s", offset - 150)
-            await storage.collect_garbage()
+            await storage.garbage.collect()
         await storage.seal("s")
         await storage.delete("s")
         await collect_all(storage)
@@ -774,9 +774,9 @@ def test_objects_outlive_their_metadata_by_the_delay():
         await storage.delete("s")
         assert storage.statistics().garbage_runs == 1
         await asyncio.sleep(59.0)
-        assert await storage.collect_garbage() == 0
+        assert await storage.garbage.collect() == 0
         await asyncio.sleep(2.0)
-        assert await storage.collect_garbage() == 3
+        assert await storage.garbage.collect() == 3
         assert not store.objects.objects
         assert set(store.rows.rows.rows) == {"i", "n"}
 
@@ -791,13 +791,13 @@ def test_an_object_that_cannot_be_deleted_holds_up_no_other():
             await storage.write(name, 0, [b"x" * 250], create=True)
             await storage.delete(name)
         store.provider.inject = lambda call: Fault.FAIL if call.name.startswith("c0/bad") else None
-        await storage.collect_garbage()
+        await storage.garbage.collect()
         assert {name[3:6] for name in store.objects.objects} == {"bad"}
         assert storage.statistics().garbage_runs == 1
         store.provider.inject = lambda _: None
-        assert await storage.collect_garbage() == 0
+        assert await storage.garbage.collect() == 0
         await asyncio.sleep(CONFIG.garbage_retry_s + 1)
-        assert await storage.collect_garbage() == 3
+        assert await storage.garbage.collect() == 3
         assert not store.objects.objects
 
     simulate(0, scenario)
@@ -838,7 +838,7 @@ async def test_ten_thousand_chunks_go_in_batches_and_a_new_owner_finishes():
     assert len(storage.chunks("s")) == 10_000
     await storage.delete("s")
     assert len(store.rows.rows.keys("g/")) == 1
-    assert await storage.collect_garbage(3000) == 3000
+    assert await storage.garbage.collect(3000) == 3000
     assert len(store.objects.objects) == 7000
     new = store.owner(2, config)
     await collect_all(new)
@@ -941,6 +941,6 @@ async def test_a_round_of_collection_ends_even_if_what_cannot_be_deleted_is_due_
     await storage.delete("s")
     store.provider.inject = lambda call: Fault.FAIL if call.kind == "delete" else None
     async with asyncio.timeout(60):
-        assert await storage.collect_garbage() == 0
+        assert await storage.garbage.collect() == 0
     store.provider.inject = lambda _: None
-    assert await storage.collect_garbage() == 1
+    assert await storage.garbage.collect() == 1

@@ -62,10 +62,10 @@ class Purge:
             rewriter = self._storage.make_rewriter()
             for segment in segments:
                 await rewriter.drop_truncated(segment)
-            end = self._storage.next_garbage
+            end = self._storage.garbage.next_number
             if self._checkpoints is not None:
                 await self._checkpoints.renew()
-            await self._storage.delete_garbage(end)
+            await self._storage.garbage.purge(end)
 
     async def _purge_log(self) -> None:
         await self._wal.remove_freed()

@@ -247,10 +247,10 @@ class StorageWriter:
         while True:
             await asyncio.sleep(self._config.garbage_interval_s)
             try:
-                while await self._storage.collect_garbage(_OBJECTS_AT_ONCE) >= _OBJECTS_AT_ONCE:
+                while await self._storage.garbage.collect(_OBJECTS_AT_ONCE) >= _OBJECTS_AT_ONCE:
                     pass  # there may be more: segments can be deleted faster than so many an interval
                 if not looked_for_orphans:
-                    await self._storage.collect_orphans()
+                    await self._storage.garbage.collect_orphans()
                     looked_for_orphans = True
             except FATAL:
                 raise

@@ -164,12 +164,12 @@ class StorageCheckpoints:
         is_old = asyncio.get_running_loop().time() - self._written_at >= self._config.interval_s
         if self._log.sequence == self._written_sequence:
             # Nothing is new, but the last deletions of an idle container take space until two copies later.
-            return is_old and self._storage.holds_garbage()
+            return is_old and self._storage.garbage.holds()
         return (
             self._written_sequence < 0
             or is_old
             or self._storage.chunks_created - self._chunks_before >= self._config.chunks
-            or self._storage.garbage_waiting >= _GARBAGE_WAITING_MAX
+            or self._storage.garbage.waiting >= _GARBAGE_WAITING_MAX
         )
 
     def on_log_truncated(self) -> None:
@@ -235,7 +235,7 @@ class StorageCheckpoints:
         checkpoint = next_checkpoint(listed, self._log.epoch, self._last_number)
         self._last_number = checkpoint.number
         # Before the copy, and only what is durable: then the copy has all of it.
-        free_garbage = self._storage.first_free_garbage()
+        free_garbage = self._storage.garbage.first_free()
         # No higher than now: an earlier attempt whose outcome is unknown may be a checkpoint.
         self._hold(free_garbage if self._held is None else min(free_garbage, self._held))
         sequence = self._log.sequence
@@ -349,5 +349,5 @@ class StorageCheckpoints:
 
     def _hold(self, first: int | None) -> None:
         self._held = first
-        self._storage.hold_garbage(first)
+        self._storage.garbage.hold(first)
         self._statistics.held_from = -1 if first is None else first

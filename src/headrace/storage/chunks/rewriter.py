@@ -11,7 +11,6 @@ Readers with the old layout find the old objects for as long as garbage stays.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable
 from dataclasses import dataclass
 from typing import Final, Protocol
@@ -30,13 +29,13 @@ from headrace.storage.chunks.checksum_groups import ChecksumGroups
 from headrace.storage.chunks.chunk_io import ChunkIO
 from headrace.storage.chunks.chunk_writer import ChunkWriter
 from headrace.storage.chunks.config import SegmentStorageConfig
-from headrace.storage.chunks.garbage import GarbageQueue
 from headrace.storage.chunks.layout_cache import LayoutCache
 from headrace.storage.chunks.merge_plan import MergePolicy, find_merge, find_resumption, is_mostly_dead
 from headrace.storage.chunks.read_plan import plan_read
 from headrace.storage.chunks.rewrite_plan import Rewrite, Stretch, find_stretch, plan_rewrite, stretch_of
 from headrace.storage.chunks.segment_layout import Rows, SegmentLayout
 from headrace.storage.chunks.segment_locks import SegmentLocks
+from headrace.storage.chunks.storage_garbage import StorageGarbage
 from headrace.storage.metadata.contract import RowsNotLoadedError, RowStore
 from headrace.storage.metadata.rows import GarbageRow
 
@@ -82,8 +81,8 @@ class MergeStep:
 class ChunkRewriter:
     """Rewrites chunks of one container's segments; ``io`` may be a slower one than that of writes.
 
-    ``copying`` is held, by all rewriters of the container, from the first byte that is read until the new
-    objects are part of the segment, or orphans.
+    ``garbage.rewriting`` is held, by all rewriters of the container, from the first byte that is read until
+    the new objects are part of the segment, or orphans.
     """
 
     def __init__(
@@ -93,11 +92,10 @@ class ChunkRewriter:
         locks: SegmentLocks,
         layouts: LayoutCache,
         writer: ChunkWriter,
-        garbage: GarbageQueue,
+        garbage: StorageGarbage,
         commit: Commit,
         config: SegmentStorageConfig,
         epoch: int,
-        copying: asyncio.Lock,
     ) -> None:
         self._io = io
         self._rows = rows
@@ -108,7 +106,6 @@ class ChunkRewriter:
         self._commit = commit
         self._config = config
         self._epoch = epoch
-        self._copying = copying
         self._checksums = ChecksumGroups(rows.get)
         self.statistics = RewriteStatistics()
 
@@ -219,7 +216,7 @@ class ChunkRewriter:
 
         Returns whether it happened: not if the segment has changed meanwhile. Raises as :meth:`merge_some`.
         """
-        async with self._copying:
+        async with self._garbage.rewriting:
             return await self._rewrite(stretch, target_bytes)
 
     async def _rewrite(self, stretch: Stretch, target_bytes: int) -> bool:

@@ -11,10 +11,9 @@ the layout they found.
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from headrace.errors import (
     ChunkOffsetError,
@@ -26,7 +25,6 @@ from headrace.errors import (
     OffsetMismatchError,
     SegmentExistsError,
     SegmentSealedError,
-    StorageWriteError,
     ThrottledError,
 )
 from headrace.runtime.entropy import Entropy
@@ -45,9 +43,10 @@ from headrace.storage.chunks.incarnation import Incarnation
 from headrace.storage.chunks.layout_cache import LayoutCache
 from headrace.storage.chunks.read_plan import ReadPiece, check_range, plan_at_once, plan_read
 from headrace.storage.chunks.rewriter import ChunkRewriter
-from headrace.storage.chunks.segment_info import StoredSegmentInfo
+from headrace.storage.chunks.segment_info import ChunkInfo, SegmentStorageStatistics, StoredSegmentInfo
 from headrace.storage.chunks.segment_layout import Rows, SegmentLayout, load_layout, walk_chunks
 from headrace.storage.chunks.segment_locks import SegmentLocks
+from headrace.storage.chunks.storage_garbage import StorageGarbage
 from headrace.storage.chunks.truncate_plan import check_truncate, plan_delete, plan_truncate
 from headrace.storage.metadata.contract import RowCatalogue, RowsNotLoadedError, RowStore
 from headrace.storage.metadata.joint_store import JointRowStore
@@ -63,47 +62,6 @@ _READ_ATTEMPTS = 3
 
 ORPHANS_MAX = 10_000
 """Orphans of this owner that are remembered for deletion; the next owner finds others."""
-
-
-@dataclass(slots=True)
-class ChunkInfo:
-    """One chunk of a segment: ``length`` bytes from ``start_offset`` of the segment are at 0 of the object.
-
-    The first chunk may begin below the segment's start offset; those bytes are truncated.
-    """
-
-    name: str
-    start_offset: int
-    length: int
-    epoch: int
-
-
-@dataclass(slots=True)
-class SegmentStorageStatistics:
-    """Counts since creation, and gauges of now."""
-
-    writes: int = 0
-    bytes_written: int = 0
-    reads: int = 0
-    bytes_read: int = 0
-    commits: int = 0
-    row_commits: int = 0
-    """Commits of the row store: those of several segments at the same time are one."""
-
-    chunks_created: int = 0
-    concats_copied: int = 0
-    concats_linked: int = 0
-    objects_deleted: int = 0
-    leftovers_deleted: int = 0
-    write_failures: int = 0
-    checksum_failures: int = 0
-    garbage_runs: int = 0
-    garbage_runs_damaged: int = 0
-    """Set aside until the next start: their objects stay."""
-
-    orphans: int = 0
-    layouts: int = 0
-    segments_busy: int = 0
 
 
 class ChunkedSegmentStorage:
@@ -136,16 +94,15 @@ class ChunkedSegmentStorage:
         self._locks = SegmentLocks()
         self._layouts = LayoutCache(rows, epoch, self._config)
         self._checksums = ChecksumGroups(rows.get)
-        self._garbage = GarbageQueue(
+        queue = GarbageQueue(
             batches_max=self._config.garbage_runs_max,
             orphans_max=ORPHANS_MAX,
             delay_s=self._config.garbage_delay_s,
         )
-        self._numbers = GarbageNumbers(self._rows, self._garbage)
         self._incarnation = Incarnation(self._rows, entropy)
         self._writer = ChunkWriter(
             self._io,
-            self._garbage,
+            queue,
             self._incarnation,
             entropy,
             container=container,
@@ -155,15 +112,23 @@ class ChunkedSegmentStorage:
         self._collector = GarbageCollector(
             self._io,
             rows,
-            self._garbage,
+            queue,
             self._config,
             self._writer.forget,
             catalogue,
             # Files may have names of earlier releases, which do not begin with the container.
             prefix=container_prefix(container) if provider.local is None else "",
         )
-        self._collecting = asyncio.Lock()
-        self._copying = asyncio.Lock()
+        self._queue = queue
+        self.garbage = StorageGarbage(
+            queue,
+            GarbageNumbers(self._rows, queue),
+            self._collector,
+            self._incarnation,
+            self._writer,
+            epoch,
+            self._config.garbage_runs_max,
+        )
         self._statistics = SegmentStorageStatistics()
 
     # ---------------------------------------------------------------------------------- what is there
@@ -220,11 +185,10 @@ class ChunkedSegmentStorage:
             self._locks,
             self._layouts,
             self._writer,
-            self._garbage,
+            self.garbage,
             self._commit,
             self._config,
             self._epoch,
-            self._copying,
         )
 
     def statistics(self) -> SegmentStorageStatistics:
@@ -236,9 +200,9 @@ class ChunkedSegmentStorage:
             objects_deleted=self._collector.objects_deleted,
             leftovers_deleted=self._collector.leftovers_deleted,
             checksum_failures=self._io.checksum_failures,
-            garbage_runs=len(self._garbage),
-            garbage_runs_damaged=self._garbage.damaged_count,
-            orphans=len(self._garbage.orphans),
+            garbage_runs=len(self._queue),
+            garbage_runs_damaged=self._queue.damaged_count,
+            orphans=len(self._queue.orphans),
             layouts=len(self._layouts),
             segments_busy=len(self._locks),
         )
@@ -413,7 +377,7 @@ class ChunkedSegmentStorage:
                 return
             check_truncate(layout, offset)
             index = await self._find_first_retained(layout, offset)
-            self._garbage.check_capacity()
+            self.garbage.check_capacity()
             after, rows, garbage = plan_truncate(layout, index, offset, epoch=self._epoch)
             await self._commit(rows, layout, garbage=garbage)
             self._layouts.put(after)
@@ -447,7 +411,7 @@ class ChunkedSegmentStorage:
             into = await self._layouts.get_owned(target)
             content = await self._layouts.get_owned(source)
             check_concat(into, offset, content)
-            self._garbage.check_capacity()
+            self.garbage.check_capacity()
             data = await self._read_to_copy(content)
             if data is not None:
                 forget, garbage = plan_delete(content)
@@ -486,84 +450,13 @@ class ChunkedSegmentStorage:
     async def delete(self, segment: str) -> None:
         """Forget a segment; its objects are deleted later. Raises: NoSuchSegmentError, ThrottledError."""
         async with self._locks.hold(segment):
-            self._garbage.check_capacity()
+            self.garbage.check_capacity()
             layout = await self._layouts.get_owned(segment)
             rows, garbage = plan_delete(layout)
             await self._commit(rows, layout, garbage=garbage)
             self._layouts.forget(segment)
 
-    # ---------------------------------------------------------------------------------- garbage
-
-    async def collect_garbage(self, objects_max: int = 1000) -> int:
-        """Delete up to ``objects_max`` objects that nothing uses any more; return how many were.
-
-        The deletion of an object that fails is retried in a later call.
-        """
-        self._numbers.load()
-        async with self._collecting:
-            return await self._collector.collect(objects_max)
-
-    @property
-    def next_garbage(self) -> int:
-        """The number of the next garbage batch."""
-        self._numbers.load()
-        return self._garbage.next_number
-
-    async def delete_garbage(self, end: int) -> None:
-        """Delete the garbage batches below number ``end`` and all orphans, without regard to readers with an
-        old layout.
-
-        Raises:
-            StorageWriteError: some objects may be left. May be repeated.
-            DataCorruptionError: it is not known which objects they are, because rows are damaged.
-            StorageReadError: rows or the listing cannot be read now.
-        """
-        async with self._copying:
-            pass  # what a rewrite has read before this is garbage now, or an orphan
-        orphans = set(self._garbage.orphans)
-        self._garbage.expire(asyncio.get_running_loop().time())
-        await self.collect_orphans()
-        while await self.collect_garbage():
-            pass
-        orphans.intersection_update(self._garbage.orphans)
-        if self._garbage.damaged_count:
-            raise DataCorruptionError(
-                f"{self._garbage.damaged_count} garbage batches have damaged rows: their objects are unknown"
-            )
-        if self._garbage.first_number() < end or orphans:
-            raise StorageWriteError("some objects that nothing needs could not be deleted")
-
-    async def collect_orphans(self) -> int:
-        """Delete the orphans of former owners; return how many. Lists the objects of the container, or all if
-        they are files.
-
-        Call it once after recovery, in the background: it pauses between pages of the listing. It deletes
-        nothing if the log is older than its objects, see :meth:`GarbageCollector.collect_orphans`.
-        """
-        return await self._collector.collect_orphans(
-            self._incarnation, self._epoch, lambda: self._writer.owner
-        )
-
-    def first_free_garbage(self) -> int:
-        """Return a number below which every garbage batch is committed: its chunks are part of no segment.
-
-        Raises: DataCorruptionError, RowsNotLoadedError.
-        """
-        self._numbers.load()
-        return self._garbage.first_uncommitted()
-
-    def hold_garbage(self, first: int | None) -> None:
-        """Retain the objects of garbage batches from number ``first`` on, until the next call."""
-        self._garbage.held_from = first
-
-    def holds_garbage(self) -> bool:
-        """Whether garbage waits only because of :meth:`hold_garbage`."""
-        return self._garbage.holds()
-
-    @property
-    def garbage_waiting(self) -> float:
-        """Garbage batches that wait for deletion, as a part of those that may."""
-        return len(self._garbage) / self._config.garbage_runs_max
+    # ---------------------------------------------------------------------------------- names of objects
 
     @property
     def chunks_created(self) -> int:
@@ -598,8 +491,7 @@ class ChunkedSegmentStorage:
         """
         batch = None
         if garbage is not None:
-            await self._numbers.reserve()
-            batch = self._garbage.reserve(garbage, rows, asyncio.get_running_loop().time())
+            batch = await self.garbage.reserve(garbage, rows)
         try:
             await self._rows.commit(rows)
         except BaseException:
@@ -607,11 +499,11 @@ class ChunkedSegmentStorage:
                 self._layouts.forget(layout.segment)
                 self._writer.close_last(layout)
             if batch is not None:
-                self._garbage.reread(batch.number, batch.not_before)
+                self.garbage.reread(batch)
             raise
         self._statistics.commits += 1
         if batch is not None:
-            self._garbage.add(batch)
+            self.garbage.add(batch)
 
 
 def _info_of(layout: SegmentLayout | None) -> StoredSegmentInfo | None:

@@ -96,7 +96,7 @@ async def test_chunks_of_inactive_segments_are_not_left_over(bench):
     of_nobody = chunk_name(container.container_id, "s/gone.99", 1, 0, incarnation, bytes(12))
     await bench.chunks.create(of_nobody, [memoryview(b"x")])
     container = await bench.start()
-    await container.tiers.storage.collect_orphans()
+    await container.tiers.storage.garbage.collect_orphans()
     assert of_nobody not in {found.name async for page in bench.chunks.list() for found in page}
     for name in (A, B):
         assert await read_all(container, name) == name.encode()
@@ -119,7 +119,7 @@ async def test_more_chunks_of_inactive_segments_than_are_remembered_hide_nothing
     for name in leftovers:
         await bench.chunks.create(name, [memoryview(b"x")])
     container = await bench.start()
-    assert await container.tiers.storage.collect_orphans() == 5
+    assert await container.tiers.storage.garbage.collect_orphans() == 5
     assert not {found.name async for page in bench.chunks.list() for found in page} & leftovers
     for name in inactive:
         assert await read_all(container, name) == name.encode()
@@ -158,7 +158,7 @@ async def test_nothing_is_left_over_of_a_segment_while_the_catalogue_cannot_be_r
 
     with monkeypatch.context() as patch:
         patch.setattr(container.tables, "table_get", read_damage)
-        await container.tiers.storage.collect_orphans()
+        await container.tiers.storage.garbage.collect_orphans()
     assert await read_all(container, A) == b"s/a"
 
 
@@ -169,7 +169,7 @@ async def test_a_segment_with_chunks_of_others_leaves_and_is_read_when_it_is_bac
     await container.merge(await container.resolve(A), B)
     await bench.evict(A)
     container = await bench.start()
-    await container.tiers.storage.collect_orphans()
+    await container.tiers.storage.garbage.collect_orphans()
     assert await read_all(container, A) == b"s/as/b"
     await bench.evict(A)
 

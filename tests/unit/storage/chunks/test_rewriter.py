@@ -82,7 +82,7 @@ async def test_small_chunks_become_one_and_their_objects_garbage():
     assert lengths_of(storage) == [32, 32]
     assert (statistics.rewrites, statistics.chunks_replaced, statistics.bytes_rewritten) == (2, 16, 64)
     assert await read_all(storage) == content
-    assert await storage.collect_garbage() == 16
+    assert await storage.garbage.collect() == 16
     assert await read_all(storage) == await read_all(store.owner()) == content
     assert len(store.objects.objects) == 2
     assert not await storage.make_rewriter().is_candidate("s")
@@ -138,7 +138,7 @@ async def test_a_segment_that_was_truncated_meanwhile_stays_as_it_is_then():
     await merging
     assert rewriter.statistics.given_up == 1
     assert lengths_of(storage) == [4] * 6
-    while await storage.collect_garbage():
+    while await storage.garbage.collect():
         pass
     assert len(store.objects.objects) == 6
     assert await read_all(storage) == content[10:]
@@ -153,7 +153,7 @@ async def test_an_object_of_unknown_outcome_is_never_named(fault):
         await merge_all(storage)
     store.provider.inject = lambda _: None
     await merge_all(storage)
-    while await storage.collect_garbage():
+    while await storage.garbage.collect():
         pass
     assert (len(store.objects.objects), await read_all(storage)) == (1, content)
 
@@ -178,7 +178,7 @@ async def test_truncated_bytes_leave_the_objects_of_a_segment_that_goes_on_growi
     assert await rewriter.drop_truncated("s")
     assert not await rewriter.drop_truncated("s")
     await storage.write("s", 60, [b"more"])
-    while await storage.collect_garbage():
+    while await storage.garbage.collect():
         pass
     assert b"secret" not in b"".join(store.objects.objects.values())
     assert await read_all(storage) == b"public" * 5 + b"more"
@@ -245,7 +245,7 @@ async def test_no_copy_that_a_rewrite_has_begun_outlives_a_deletion_of_all_garba
     merging = asyncio.ensure_future(storage.make_rewriter().merge_some("s", 0))
     await held.made.wait()
     await storage.truncate("s", 30)
-    deleting = asyncio.ensure_future(storage.delete_garbage(storage.next_garbage))
+    deleting = asyncio.ensure_future(storage.garbage.purge(storage.garbage.next_number))
     for _ in range(500):
         await asyncio.sleep(0)
     held.released.set()

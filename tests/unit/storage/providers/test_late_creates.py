@@ -37,12 +37,12 @@ async def test_the_object_of_a_create_that_was_given_up_does_not_stay(tmp_path):
     storage = ChunkedSegmentStorage(provider, MemoryRowStore(), 1, SeededEntropy(1), config)
     with pytest.raises(StorageWriteError):
         await storage.write("s/t.5", 0, [b"x" * 1000], create=True)
-    await storage.collect_garbage()
+    await storage.garbage.collect()
     files.goes_on.set()
     async with asyncio.timeout(120):
         while writes.statistics().pending:  # noqa: ASYNC110 - the caller has left: nobody is told
             await asyncio.sleep(0)
-    await storage.collect_garbage()
+    await storage.garbage.collect()
     left = [found.name async for page in provider.list() for found in page]
     writes.close()
     others.close()

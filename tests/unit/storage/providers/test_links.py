@@ -31,7 +31,7 @@ async def test_what_is_reached_through_a_link_is_not_deleted(provider, tmp_path,
     await old.write(NAME, 0, [b"acknowledged"], create=True)
     (tmp_path / link).symlink_to(leads_to)
     new = ChunkedSegmentStorage(provider, rows, 2, SeededEntropy(2), CONFIG)
-    assert await new.collect_orphans() == 0
+    assert await new.garbage.collect_orphans() == 0
     assert bytes(await new.read_stored(NAME, 0, 12)) == b"acknowledged"
 
 
@@ -43,6 +43,6 @@ async def test_a_directory_that_was_moved_elsewhere_is_used_through_its_link(pro
     (tmp_path / "c0" / "scope").rename(elsewhere)
     (tmp_path / "c0" / "scope").symlink_to(elsewhere)
     new = ChunkedSegmentStorage(provider, rows, 2, SeededEntropy(2), CONFIG)
-    assert await new.collect_orphans() == 0
+    assert await new.garbage.collect_orphans() == 0
     await new.write(NAME, 12, [b"!"])
     assert bytes(await new.read_stored(NAME, 0, 13)) == b"acknowledged!"

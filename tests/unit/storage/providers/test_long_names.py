@@ -32,5 +32,5 @@ async def test_the_next_owner_keeps_the_chunks_of_a_legal_name(provider, tmp_pat
     await old.write(name, 0, [b"acknowledged"], create=True)
     assert [info.name async for page in provider.list() for info in page] == [old.chunks(name)[0].name]
     new = ChunkedSegmentStorage(provider, rows, 2, SeededEntropy(2), CONFIG)
-    assert await new.collect_orphans() == 0
+    assert await new.garbage.collect_orphans() == 0
     assert bytes(await new.read_stored(name, 0, 12)) == b"acknowledged"

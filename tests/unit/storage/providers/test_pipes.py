@@ -92,7 +92,7 @@ async def test_a_pipe_is_deleted_like_a_file(world):
     path = world.put_a_pipe(storage.chunks("s")[0].name)
     await storage.delete("s")
     async with asyncio.timeout(LIMIT_S):
-        assert await storage.collect_garbage() == 1
+        assert await storage.garbage.collect() == 1
     assert not path.exists()
 
 
