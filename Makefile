@@ -10,7 +10,7 @@ PYTEST := $(BIN)/python -m pytest -q -n $(or $(PROCESSES),3) --dist worksteal
 unexport PYTHONDONTWRITEBYTECODE
 export PYTHONPYCACHEPREFIX := $(CURDIR)/$(VENV)/pycache
 
-.PHONY: setup demo quick test check fmt-check fmt lint types layers generated matrix soak sim stores bench bench-smoke bench-attributes bench-tables serve lock clean
+.PHONY: setup demo quick test check fmt-check fmt lint types layers generated matrix soak sim stores bench bench-smoke bench-attributes bench-tables serve docs lock clean
 
 setup: $(STAMP)  ## the environment with everything the recipes below need
 
@@ -75,6 +75,9 @@ bench-smoke: setup  ## every benchmark at its smallest size: do they still run?
 
 bench-attributes: setup  ## size and time of the B+Tree of a million attributes, by policy of compaction
 	$(BIN)/python -m benchmarks.attributes
+
+docs: setup  ## the documentation site, in build/site; `python -m http.server --directory build/site` shows it, with its search
+	NO_MKDOCS_2_WARNING=1 PYTHONPATH=src $(BIN)/mkdocs build --quiet
 
 SEEDS ?= 500
 sim: setup  ## SEEDS=n simulated histories on all cores

@@ -1,0 +1,124 @@
+"""Runs the blocks of a page in order, as a reader would: in one directory and namespace, against a server."""
+
+import ast
+import asyncio
+import contextlib
+import inspect
+import io
+import os
+import shlex
+import subprocess
+import sys
+from unittest import mock
+
+from headrace import connect
+from headrace.cli.main import main
+from headrace.testing import LocalServer
+
+_OF_SHELLS = frozenset("|&;<>$`(){}*")
+"""A command line with none of these is run in this process: a process of its own costs half a second."""
+
+
+class PageRunner:
+    """One page's directory, namespace, loop and servers.
+
+    The default addresses of a server stand for those of ``server``; a line ``headrace standalone ...`` starts
+    a server of its own, which answers there from then on.
+    """
+
+    def __init__(self, directory, server):
+        self.directory = directory
+        self.namespace = {"__name__": "__page__"}
+        self._server = self._shared = server
+        self._loop = asyncio.Runner()
+        self._own = contextlib.ExitStack()
+        command = directory / "bin" / "headrace"
+        command.parent.mkdir()
+        command.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m headrace.cli.main "$@"\n')
+        command.chmod(0o755)
+        self.environment = {**os.environ, "PATH": f"{command.parent}:{os.environ['PATH']}"}
+
+    def close(self):
+        """End what the page began, and leave an empty server to the next one."""
+        self._loop.close()
+        self._own.close()
+        with connect(self._shared.uri) as client:
+            for scope in set(client.list_scopes()) - {"_system"}:
+                client.delete_scope(scope, recursive=True)
+
+    def run(self, block):
+        """Run a block and return what it printed on standard output."""
+        with contextlib.chdir(self.directory):
+            return self._run_python(block) if block.language == "python" else self._run_lines(block.code)
+
+    def _here(self, text):
+        for port, part in ((9090, "controller"), (10080, "rest"), (12345, "segmentstore")):
+            for host in ("localhost", "127.0.0.1"):
+                text = text.replace(f"{host}:{port}", self._server.addresses[part])
+        return text
+
+    # ------------------------------------------------------------------------------------- python
+
+    def _run_python(self, block):
+        tree = compile(
+            "\n" * (block.line - 1) + self._here(block.code),
+            str(self.directory / "page.py"),
+            "exec",
+            ast.PyCF_ALLOW_TOP_LEVEL_AWAIT,
+            dont_inherit=True,
+        )
+        printed = io.StringIO()
+        with contextlib.redirect_stdout(printed):
+            result = eval(tree, self.namespace)
+            if inspect.iscoroutine(result):
+                self._loop.run(result)
+        return printed.getvalue()
+
+    # ------------------------------------------------------------------------------------- command lines
+
+    def _run_lines(self, code):
+        joined = code.replace("\\\n", " ")
+        lines = [line for line in joined.splitlines() if line.strip() and not line.lstrip().startswith("#")]
+        return "".join(self._run_line(line) for line in lines)
+
+    def _run_line(self, line):
+        if line.startswith("headrace standalone"):
+            self._start(shlex.split(line.removesuffix("&"), comments=True)[2:])
+            return ""
+        environment = {**self.environment, "HEADRACE_URI": self._server.uri}
+        line = self._here(line)
+        words = shlex.split(line, comments=True)
+        if words[0] == "headrace" and _OF_SHELLS.isdisjoint(line):
+            return _run_here(words[1:], environment)
+        done = subprocess.run(
+            ["/bin/sh", "-c", line],
+            cwd=self.directory,
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+        assert done.returncode == 0, f"{line}\n{done.stdout}{done.stderr}"
+        return done.stdout
+
+    def _start(self, arguments):
+        """Start a server with the options of a line; its directory and ports are those of a test."""
+        self._own.close()
+        self._server = self._own.enter_context(LocalServer(self.directory / "server", *arguments))
+
+
+def _run_here(words, environment):
+    """Run the command in this process, and return what it printed on standard output."""
+    with (
+        mock.patch.dict(os.environ, environment),
+        contextlib.redirect_stdout(io.TextIOWrapper(io.BytesIO(), encoding="utf-8")) as printed,
+        contextlib.redirect_stderr(io.TextIOWrapper(io.BytesIO(), encoding="utf-8")) as said,
+    ):
+        code = main(words)
+        texts = []
+        for stream in (printed, said):
+            stream.flush()
+            texts.append(stream.buffer.getvalue().decode())
+    assert code == 0, f"headrace {words}\n{texts}"
+    return texts[0]

@@ -1,0 +1,78 @@
+"""The site builds without a warning, shows every page, and fetches nothing from other hosts."""
+
+import os
+import re
+import subprocess
+import sys
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+import headrace
+
+ROOT = Path(__file__).parents[2]
+PAGES = sorted((ROOT / "docs").rglob("*.md"))
+FETCHED = {"script": "src", "img": "src", "iframe": "src", "source": "src", "link": "href"}
+"""What a browser fetches by itself, by element; links that readers follow are not in it."""
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory):
+    """The built site; an unknown link, anchor, page or Python name is an error of the build."""
+    directory = tmp_path_factory.mktemp("site")
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(directory)]
+    environment = {**os.environ, "NO_MKDOCS_2_WARNING": "1", "PYTHONPATH": str(ROOT / "src")}
+    done = subprocess.run(
+        command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=200, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return directory
+
+
+class Fetches(HTMLParser):
+    """Collects the addresses that a page makes its reader's browser fetch."""
+
+    def __init__(self):
+        super().__init__()
+        self.found = set()
+
+    def handle_starttag(self, tag, attrs):
+        given = dict(attrs)
+        if tag in FETCHED and given.get("rel") not in {"canonical", "prev", "next"}:
+            self.found.add(given.get(FETCHED[tag]) or "")
+
+
+def fetched(text):
+    parser = Fetches()
+    parser.feed(text)
+    return parser.found
+
+
+@pytest.mark.slow
+def test_the_site_shows_every_page_and_asks_no_other_host(site):
+    for page in PAGES:
+        path = page.relative_to(ROOT / "docs")
+        name = "index" if path.name == "README.md" else path.stem
+        html = (site / path.parent / f"{name}.html").read_text()
+        assert 'class="md-nav' in html
+        assert [each for each in fetched(html) if re.match(r"(https?:)?//", each)] == [], path
+    for style in site.rglob("*.css"):
+        assert not re.search(r"(@import|url\()\s*[\"']?(https?:)?//", style.read_text()), style
+
+
+def test_what_a_browser_would_fetch_is_noticed():
+    page = (
+        '<a href="https://a.b/c"></a><link rel="stylesheet" href="//d.e/f.css"><script src="https://g.h/i">'
+    )
+    assert fetched(page) == {"//d.e/f.css", "https://g.h/i"}
+
+
+def test_every_public_name_of_the_package_is_on_a_page_of_the_reference():
+    folder = ROOT / "docs" / "reference" / "python"
+    text = "\n".join(page.read_text() for page in folder.glob("*.md"))
+    documented = set(re.findall(r"^::: headrace\.(\w+)$", text, re.MULTILINE))
+    documented |= set(re.findall(r"^    options: \{heading: (\w+),", text, re.MULTILINE))
+    modules = {"aio", "errors"}
+    older_names = {name for name in headrace.__all__ if name.startswith("Blocking")}
+    assert set(headrace.__all__) - modules - older_names - documented == set()

@@ -1,0 +1,35 @@
+"""What mkdocs.yml cannot say: folders in the navigation, and links that leave the pages."""
+
+import posixpath
+import re
+from typing import Any
+
+LINK = re.compile(r"\[([^\]\n]*)\]\((?!https?:|#)([^)#\s]+)(#[^)\s]*)?\)")
+
+
+def on_files(files: Any, config: Any, **_: Any) -> Any:
+    """Put all pages of a folder in the place of its name, an overview first."""
+    config.nav = _expand(config.nav, sorted(page.src_uri for page in files.documentation_pages()))
+    return files
+
+
+def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
+    """Leave the words of links to sources, which are in the repository and not on the site."""
+    folder = posixpath.dirname(page.file.src_uri)
+
+    def replace(found: re.Match[str]) -> str:
+        target = posixpath.normpath(posixpath.join(folder, found[2]))
+        return found[1] if target.startswith("../") else found[0]
+
+    return LINK.sub(replace, markdown)
+
+
+def _expand(item: Any, pages: list[str]) -> Any:
+    if isinstance(item, dict):
+        return {title: _expand(inner, pages) for title, inner in item.items()}
+    if isinstance(item, list):
+        return [_expand(inner, pages) for inner in item]
+    if not item.endswith("/"):
+        return item
+    inside = [page for page in pages if page.startswith(item)]
+    return sorted(inside, key=lambda page: (posixpath.basename(page) not in {"README.md", "index.md"}, page))
