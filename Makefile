@@ -54,12 +54,13 @@ types:  ## mypy --strict over the package
 layers:  ## imports point down, deciding code does no I/O
 	$(BIN)/lint-imports
 
-generated:  ## the checked-in gRPC code, the references of CLI, settings and errors and the table of benchmarks are what their sources say
+generated:  ## the checked-in gRPC code, the references of CLI, settings and errors and the tables of benchmarks and metrics are what their sources say
 	$(BIN)/python tools/generate_rpc.py --check
 	$(BIN)/python tools/generate_cli_reference.py --check
 	$(BIN)/python tools/generate_settings_reference.py --check
 	$(BIN)/python tools/generate_errors_reference.py --check
 	$(BIN)/python tools/generate_benchmark_table.py --check
+	$(BIN)/python tools/generate_metrics_table.py --check
 
 serve: setup  ## a durable standalone server on the default ports, data in ./headrace-data
 	$(BIN)/headrace standalone

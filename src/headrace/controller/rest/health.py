@@ -14,6 +14,8 @@ from headrace.controller.rest.server_inside import ServerInside
 from headrace.controller.server import Controller
 
 _SHOWN_CHARS: Final = 40
+_OK: Final = 200
+_UNAVAILABLE: Final = 503
 
 UP, STARTING, DOWN = "UP", "STARTING", "DOWN"
 
@@ -89,7 +91,7 @@ _VIEWS: Final[dict[str, Callable[[Contributor], Any]]] = {
 def health_handlers(
     controller: Controller, inside: ServerInside | None = None, *, with_details: bool = True
 ) -> dict[str, Handler]:
-    """Return what answers a GET of each path under ``/v1/health``; of two that fit, the first counts.
+    """Return what answers a GET of each path of health; of two that fit, the first counts.
 
     ``with_details``: whether the documents that everybody may ask for have them, as the ``details`` paths do.
     """
@@ -108,13 +110,17 @@ def health_handlers(
             404, f"there is no part {request.path_params['part'][:_SHOWN_CHARS]!r}; there are {known}"
         )
 
-    async def whole(request: Request) -> Response:
-        found = find(request.path_params.get("part"))
-        if found is None:
-            return unknown(request)
-        part, children = found
-        documents = {name: child.document(with_details=with_details) for name, child in children.items()}
-        return JSONResponse(part.document(documents, with_details=with_details))
+    def whole_if(holds: Callable[[Contributor], bool]) -> Handler:
+        async def show(request: Request) -> Response:
+            found = find(request.path_params.get("part"))
+            if found is None:
+                return unknown(request)
+            part, children = found
+            documents = {name: child.document(with_details=with_details) for name, child in children.items()}
+            document = part.document(documents, with_details=with_details)
+            return JSONResponse(document, _OK if holds(part) else _UNAVAILABLE)
+
+        return show
 
     def view_of(view: Callable[[Contributor], Any]) -> Handler:
         async def show(request: Request) -> Response:
@@ -126,4 +132,7 @@ def health_handlers(
     handlers: dict[str, Handler] = {}
     for name, view in _VIEWS.items():
         handlers[f"/v1/health/{name}"] = handlers[f"/v1/health/{name}/{{part}}"] = view_of(view)
-    return handlers | {"/v1/health": whole, "/v1/health/{part}": whole}
+    whole = whole_if(lambda _: True)
+    handlers |= {"/v1/health": whole, "/v1/health/{part}": whole, "/health": whole}
+    # The status of these tells, for probes that look at nothing else.
+    return handlers | {"/ready": whole_if(_VIEWS["readiness"]), "/live": whole_if(_VIEWS["liveness"])}

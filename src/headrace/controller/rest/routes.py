@@ -30,6 +30,8 @@ from headrace.controller.rest.documents import (
     stream_document,
 )
 from headrace.controller.rest.health import health_handlers
+from headrace.controller.rest.metrics.page import PATH as METRICS_PATH
+from headrace.controller.rest.metrics.page import metrics_handler
 from headrace.controller.rest.optimiser import PATH as OPTIMISER_PATH
 from headrace.controller.rest.optimiser import optimiser_handlers
 from headrace.controller.rest.refusals import Handler, InvalidFieldError, guarded, refusal, refuse_route
@@ -95,6 +97,7 @@ class RestRoutes:
         for always in (
             health_handlers(self._controller, self._inside, with_details=self._gatekeeper is None),
             debug_handlers(self._controller, self._inside),
+            {METRICS_PATH: metrics_handler(self._controller, self._inside)},
         ):
             table |= {path: {"GET": handler} for path, handler in always.items()}
         return [

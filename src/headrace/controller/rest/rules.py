@@ -48,6 +48,10 @@ _A_GROUP: Final = "/v1/scopes/{scope}/readergroups/{group}"
 
 RULES: Final[Mapping[tuple[str, str], Rule]] = {
     ("GET", "/ping"): _nothing,
+    ("GET", "/health"): _nothing,
+    ("GET", "/ready"): _nothing,
+    ("GET", "/live"): _nothing,
+    ("GET", "/metrics"): _root(_READ),
     ("GET", "/v1/scopes"): _root(_READ),
     ("POST", "/v1/scopes"): _root(_UPDATE),
     ("GET", _A_SCOPE): _scope(_READ),

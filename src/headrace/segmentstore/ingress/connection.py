@@ -178,6 +178,10 @@ class Connection(asyncio.BufferedProtocol):
         except InvalidArgumentError as unencodable:
             self.close_after_replies(f"a reply cannot be encoded: {unencodable}")
 
+    @property
+    def bytes_sent(self) -> int:
+        return self._outbox.statistics().bytes_sent
+
     def moved_bytes(self, lease: Lease) -> int:
         if self._dispatcher.owns(lease):
             return self._dispatcher.decoder.received_bytes

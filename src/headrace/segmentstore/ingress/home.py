@@ -26,6 +26,10 @@ class ServedConnection(LeaseOwner, Protocol):
     def is_lost(self) -> bool:
         """Whether no answer can be sent any more."""
 
+    @property
+    def bytes_sent(self) -> int:
+        """How many bytes were given to the system to be sent."""
+
     def send(self, frame: bytes) -> None:
         """Send a frame behind everything sent before."""
 

@@ -40,6 +40,8 @@ class Listener(ConnectionHome):
         self._empty = asyncio.Event()
         self._empty.set()
         self._cleanups: set[asyncio.Task[None]] = set()
+        self._lost_bytes_sent = 0
+        """By connections that are lost."""
 
     async def start(self, host: str, port: int, tls: ContextSource | None = None) -> int:
         """Listen on all addresses of ``host``, with one port (0: any free one); return it. Raises OSError.
@@ -100,7 +102,9 @@ class Listener(ConnectionHome):
         return True
 
     def on_lost(self, connection: ServedConnection) -> None:
-        self._connections.pop(connection, None)
+        if connection in self._connections:
+            del self._connections[connection]
+            self._lost_bytes_sent += connection.bytes_sent
         if not self._connections:
             self._empty.set()
         if connection.transients.close():
@@ -125,6 +129,8 @@ class Listener(ConnectionHome):
 
     def statistics(self) -> IngressStatistics:
         totals, budget = self.totals, self.budget
+        totals.connections = len(self._connections)
+        totals.bytes_sent = self._lost_bytes_sent + sum(found.bytes_sent for found in self._connections)
         totals.receive_bytes_lent = budget.used(Lane.FRAMES)
         totals.request_bytes = budget.used(Lane.REQUESTS, Lane.SMALL_REQUESTS)
         totals.table_reply_bytes = budget.used(Lane.REPLIES)

@@ -15,7 +15,13 @@ class IngressStatistics:
     """Connections whose TLS handshake is not finished now."""
 
     handshakes_failed: int = 0
+    connections: int = 0
+    """Those that are open now."""
+
     bytes_received: int = 0
+    bytes_sent: int = 0
+    """Given to the system to be sent."""
+
     appends: int = 0
     append_runs: int = 0
     reads: int = 0

@@ -28,12 +28,12 @@ OPTIONS = {"from": 0, "to": 1, "at": 1}
 SCOPE, STREAM, GROUP = "prn::/scope:s", "prn::/scope:s/stream:t", "prn::/scope:s/reader-group:g"
 
 TABLE_OF_THE_PROTOCOL = {
-    (None, None): """GET /ping
+    (None, None): """GET /ping     GET /health     GET /ready     GET /live
         GET /v1/health                GET /v1/health/{part}
         GET /v1/health/readiness      GET /v1/health/readiness/{part}
         GET /v1/health/liveness       GET /v1/health/liveness/{part}
         GET /v1/health/status         GET /v1/health/status/{part}""",
-    (ROOT, READ): "GET /v1/scopes",
+    (ROOT, READ): "GET /v1/scopes GET /metrics",
     (ROOT, UPDATE): """POST /v1/scopes                DELETE /v1/scopes/{scope}
         GET /v1/health/details        GET /v1/health/details/{part}
         GET /v1/storage/optimiser     PUT /v1/storage/optimiser

@@ -95,6 +95,21 @@ async def test_a_process_with_an_offline_container_is_up_and_alive_but_not_ready
         assert (await web.get("/health/details")).json() == {}
 
 
+async def test_the_status_of_a_probe_tells(world):
+    store = SegmentStoreBeside()
+    async with world.running() as controller, client_of(controller, store) as web:
+        web.base_url = "http://test"
+        ready = await web.get("/ready")
+        assert (ready.status_code, ready.json()["details"]) == (503, {"notReady": "container-1"})
+        assert (await web.get("/live")).status_code == (await web.get("/health/")).status_code == 200
+        store.container_health = lambda: [Condition(0, True), Condition(1, True)]
+        assert (await web.get("/ready")).status_code == (await web.head("/ready")).status_code == 200
+        assert (await web.get("/ready")).json() == (await web.get("/v1/health")).json()
+    async with client_of(controller, store) as web:
+        probes = [(await web.get(f"http://test/{path}")).status_code for path in ("live", "ready", "health")]
+        assert probes == [503, 503, 200]
+
+
 async def test_requests_that_were_set_aside_are_listed_by_every_controller(world):
     async with world.running() as one, world.running() as other, client_of(other) as client:
         assert (await client.get("/debug/failed-events")).json() == {"events": [], "dropped": 0}

@@ -1,0 +1,39 @@
+"""``GET /metrics``: the statistics as systems for monitoring read them."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector, ProcessCollector
+from prometheus_client.exposition import choose_encoder
+from starlette.requests import Request
+from starlette.responses import Response
+
+from headrace import __version__
+from headrace.controller.rest.health import contributors_of
+from headrace.controller.rest.metrics.collector import StatisticsCollector
+from headrace.controller.rest.refusals import Handler
+from headrace.controller.rest.server_inside import ServerInside
+from headrace.controller.server import Controller
+
+PATH: Final = "/metrics"
+
+
+def metrics_handler(controller: Controller, inside: ServerInside | None) -> Handler:
+    """Return what answers a GET of ``/metrics``: text, in the format that the header ``Accept`` asks for."""
+
+    def find_statistics() -> dict[str, object]:
+        parts = contributors_of(controller, inside).values()
+        found = inside.statistics() if inside is not None else {}
+        return {"ready": all(part.ready for part in parts), **found, "controller": controller.statistics()}
+
+    registry = CollectorRegistry()
+    registry.register(StatisticsCollector(find_statistics, __version__))
+    for collector in (ProcessCollector, PlatformCollector, GCCollector):
+        collector(registry=registry)
+
+    async def show(request: Request) -> Response:
+        encode, content_type = choose_encoder(request.headers.get("accept", ""))
+        return Response(encode(registry), headers={"content-type": content_type})
+
+    return show
