@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import argparse
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
+import click
 from generated_page import write_or_check
 
-from headrace.cli.main import build_parser
+from headrace.cli.nouns import ROOT
 
 PAGE = Path(__file__).parents[1] / "docs" / "reference" / "cli.md"
 
@@ -20,20 +19,25 @@ _INTRODUCTION = (
     "\n"
     "`headrace NOUN VERB`. Answers go to stdout, everything else to stderr; `--json` answers one JSON value "
     "a line, for programs.\n"
+    "Options may stand anywhere among the words; values that begin with `-` stand behind `--`.\n"
     "`headrace inspect` and `headrace check` open files for reading only and take no lock; "
     "[the runbook](../operating/runbook.md) says what to do with their answers.\n"
     "\n"
     "Exit codes: 0 done, 2 wrong request, 3 ask another server, 4 try again later, 5 outcome unknown, "
     "6 corrupt data, 1 anything else.\n"
+    "\n"
+    '`eval "$(headrace completion bash)"` in `~/.bashrc` (`zsh` and `fish` likewise) lets the shell complete '
+    "nouns, verbs, options, and the names of scopes, streams and tables, for which it asks the controller.\n"
 )
 
 
 def page() -> str:
     """Return the whole page."""
     parts = [_INTRODUCTION]
-    for path, verb in _verbs(build_parser(), ()):
-        parts.append(f"\n## headrace {' '.join(path)}\n\n{verb.description}\n")
-        rows = [row for action in verb._actions if (row := _row(action))]  # noqa: SLF001 - no public name
+    context = click.Context(ROOT, info_name="headrace")
+    for path, verb in ROOT.walk(context):
+        parts.append(f"\n## headrace {' '.join(path)}\n\n{verb.help}\n")
+        rows = [_row(parameter, context) for parameter in verb.params]
         if rows:
             parts.append("\n| Argument | Meaning |\n|---|---|\n" + "\n".join(rows) + "\n")
         examples = (verb.epilog or "").partition("Example:\n")[2]
@@ -42,26 +46,16 @@ def page() -> str:
     return "".join(parts)
 
 
-def _verbs(
-    parser: argparse.ArgumentParser, path: tuple[str, ...]
-) -> Iterator[tuple[tuple[str, ...], argparse.ArgumentParser]]:
-    nested = [a for a in parser._actions if isinstance(a, argparse._SubParsersAction)]  # noqa: SLF001 - as above
-    if not nested:
-        yield path, parser
-    for name, child in nested[0].choices.items() if nested else ():
-        yield from _verbs(child, (*path, name))
+def _row(parameter: click.Parameter, context: click.Context) -> str:
+    name = parameter.make_metavar(context)
+    if isinstance(parameter, click.Option):
+        flag = parameter.is_flag or parameter.count
+        name = ", ".join(parameter.opts) + ("" if flag else f" {name}")
+    return f"| `{_escaped(name)}` | {_escaped(parameter.help or '')} |"
 
 
-def _row(action: argparse.Action) -> str:
-    if isinstance(action, argparse._HelpAction):  # noqa: SLF001 - as above
-        return ""
-    name = ", ".join(action.option_strings) or str(action.metavar or action.dest)
-    if action.option_strings and action.nargs != 0:
-        value = action.metavar or (
-            "{" + ",".join(map(str, action.choices)) + "}" if action.choices else action.dest.upper()
-        )
-        name += f" {value}"
-    return f"| `{name}` | {(action.help or '').replace('|', chr(92) + '|')} |"
+def _escaped(text: str) -> str:
+    return text.replace("|", "\\|")
 
 
 if __name__ == "__main__":

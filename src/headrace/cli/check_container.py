@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -51,10 +50,10 @@ class Checked:
         return found + bool(self.data.problem)
 
 
-def run(chosen: argparse.Namespace) -> None:
+def check_containers(*, data_dir: str, container: int | None, deep: bool, as_json: bool) -> None:
     """Check containers; raises DataCorruptionError at the end if anything is damaged."""
-    checked = examine(open_data(chosen), chosen.container, deep=chosen.deep)
-    if chosen.json:
+    checked = examine(open_data(data_dir), container, deep=deep)
+    if as_json:
         print_json(document_of(checked))
     else:
         print_findings(checked)

@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
-import argparse
 from typing import Any, Final
 
 from headrace.cli.output import print_columns, print_json, print_line, printable, progress
 from headrace.cli.rest_questions import ask_rest
+from headrace.cli.servers import RestServer
 from headrace.errors import ConnectionLostError
 
 _PATH: Final = "/v1/debug/failed-events"
 _COLUMNS: Final = ("time", "bucket", "offset", "kind", "stream", "controller", "reason")
 
 
-def failed_events(chosen: argparse.Namespace) -> None:
+def failed_events(*, rest: RestServer, as_json: bool) -> None:
     """Ask a controller and print one line for each request, the oldest first."""
-    found = ask_rest(chosen, _PATH, "list of failed events")
+    found = ask_rest(rest, _PATH, "list of failed events")
     events: Any = found.get("events") if isinstance(found, dict) else None
     if not isinstance(events, list) or not all(isinstance(each, dict) for each in events):
-        raise ConnectionLostError(f"{chosen.rest} does not answer like a server of ours")
-    if chosen.json:
+        raise ConnectionLostError(f"{rest.address} does not answer like a server of ours")
+    if as_json:
         print_json(found)
         return
     if not events:

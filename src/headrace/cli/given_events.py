@@ -16,8 +16,8 @@ from typing import Any, Final
 from headrace.errors import InvalidArgumentError
 from headrace.limits import EVENT_BYTES_MAX
 
-_MEMBERS: Final = ("event", "event_base64", "key", "segment", "offset")
-"""The last two are where an event was read; they are not used."""
+_MEMBERS: Final = ("event", "event_base64", "key", "segment", "segment_text", "offset")
+"""The last three are where an event was read; they are not used."""
 
 
 @dataclass(frozen=True, slots=True)

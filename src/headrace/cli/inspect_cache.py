@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Iterator
 from typing import Any, Final
 
 from headrace.cli.output import print_fields, print_json, print_line, printable
 from headrace.cli.rest_questions import ask_rest
+from headrace.cli.servers import RestServer
 from headrace.errors import ConnectionLostError
 
 _PATH: Final = "/v1/debug/statistics"
 
 
-def inspect_cache(chosen: argparse.Namespace) -> None:
+def inspect_cache(*, container: int | None, rest: RestServer, as_json: bool) -> None:
     """Ask for everything and print it, one section per part."""
-    found = _ask(chosen)
-    if chosen.json:
+    found = _ask(rest, container)
+    if as_json:
         print_json(found)
         return
     containers = found.pop("containers", {})
@@ -28,14 +28,13 @@ def inspect_cache(chosen: argparse.Namespace) -> None:
         _print_part(name.replace("_", " "), values)
 
 
-def _ask(chosen: argparse.Namespace) -> dict[str, Any]:
-    """Return the statistics of the server at ``chosen.rest``. Raises what ``ask_rest`` raises."""
-    container = chosen.container
+def _ask(rest: RestServer, container: int | None) -> dict[str, Any]:
+    """Return the statistics of the server at ``rest``. Raises what ``ask_rest`` raises."""
     query = "" if container is None else f"?container={container}"
     what = "statistics" if container is None else f"container {container}"
-    found = ask_rest(chosen, f"{_PATH}{query}", what)
+    found = ask_rest(rest, f"{_PATH}{query}", what)
     if not _is_ours(found):
-        raise ConnectionLostError(f"{chosen.rest} does not answer like a server of ours")
+        raise ConnectionLostError(f"{rest.address} does not answer like a server of ours")
     statistics: dict[str, Any] = found
     return statistics
 

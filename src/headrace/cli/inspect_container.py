@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 from collections import Counter
 from dataclasses import asdict
 from typing import Any
@@ -28,14 +27,14 @@ _ROW_KINDS = {"i": "incarnation", "s": "segment", "c": "chunk", "k": "checksums"
 # ------------------------------------------------------------------------------------------ container
 
 
-def inspect_container(chosen: argparse.Namespace) -> None:
+def inspect_container(*, data_dir: str, container: int | None, with_inactive: bool, as_json: bool) -> None:
     """Epoch, sequence, segments, checkpoints and storage rows of each container."""
-    data = open_data(chosen)
+    data = open_data(data_dir)
     failures = ContainerFailures()
-    for container_id in data.with_logs(chosen.container, json=chosen.json):
-        with failures.collected(container_id, json=chosen.json) as document:
-            replayed, catalogue = _replay(data, container_id, inactive=chosen.inactive)
-            if not chosen.json:
+    for container_id in data.with_logs(container, json=as_json):
+        with failures.collected(container_id, json=as_json) as document:
+            replayed, catalogue = _replay(data, container_id, inactive=with_inactive)
+            if not as_json:
                 _print_container(replayed)
                 if catalogue is not None:
                     _print_inactive(replayed, catalogue)
@@ -160,23 +159,23 @@ def _counts(value: object) -> object:
 # ------------------------------------------------------------------------------------------ segment
 
 
-def inspect_segment(chosen: argparse.Namespace) -> None:
+def inspect_segment(*, name: str, data_dir: str, deep: bool, as_json: bool) -> None:
     """State, attributes and chunks of one segment, and what only the log holds of it."""
-    data = open_data(chosen)
-    looks = _look_at_segment(data, chosen.name, deep=chosen.deep)
+    data = open_data(data_dir)
+    looks = _look_at_segment(data, name, deep=deep)
     problems = [problem for _, view in looks for problem in _problems_of(view)]
     if problems and data.may_change:
         progress("retrying: a running server changes files while they are read")
-        looks = _look_at_segment(data, chosen.name, deep=chosen.deep)
+        looks = _look_at_segment(data, name, deep=deep)
         problems = [problem for _, view in looks for problem in _problems_of(view) if problem in problems]
-    container_id = data.container_of(chosen.name)
+    container_id = data.container_of(name)
     for replayed, view in looks:
-        if chosen.json:
+        if as_json:
             print_json(_segment_document(container_id, replayed, view))
         else:
             _print_segment(container_id, replayed, view)
     if problems:
-        raise DataCorruptionError(f"segment {chosen.name!r}: {problems[0]}{_and_more(problems)}")
+        raise DataCorruptionError(f"segment {name!r}: {problems[0]}{_and_more(problems)}")
 
 
 def _look_at_segment(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import re
@@ -242,9 +241,9 @@ def _exists(pid: int) -> bool:
     return True
 
 
-def open_data(chosen: argparse.Namespace, access: ChunkAccess | None = None) -> InspectedData:
+def open_data(data_dir: str, access: ChunkAccess | None = None) -> InspectedData:
     """Open the directory the caller named; say on stderr if a server is using it."""
-    data = InspectedData(chosen.data_dir, access)
+    data = InspectedData(data_dir, access)
     if data.locked:
         progress(f"{data.directory} is in use by {data.holder}: what follows may be out of date already")
     elif data.holder:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -45,15 +44,15 @@ class FileSummary:
     damaged: int = 0
 
 
-def inspect_wal(chosen: argparse.Namespace) -> None:
+def inspect_wal(*, data_dir: str, container: int | None, as_json: bool) -> None:
     """Files, owner, addresses of each log; what is torn or damaged, and where."""
-    data = open_data(chosen)
+    data = open_data(data_dir)
     failures = ContainerFailures()
-    for container_id in data.with_logs(chosen.container, json=chosen.json):
-        with failures.collected(container_id, json=chosen.json) as document:
+    for container_id in data.with_logs(container, json=as_json):
+        with failures.collected(container_id, json=as_json) as document:
             found, files, torn = look_steadily(partial(_look_at_log, data, container_id))
             document.update(_wal_document(found, files, torn))
-            if not chosen.json:
+            if not as_json:
                 _print_wal(container_id, found, files, torn)
             if found.problem:
                 failures.add(container_id, DataCorruptionError(found.problem))
@@ -231,10 +230,10 @@ def _print_wal(
 # ------------------------------------------------------------------------------------------ frames
 
 
-def inspect_frames(chosen: argparse.Namespace) -> None:
+def inspect_frames(*, data_dir: str, container: int | None, as_json: bool) -> None:
     """One line per living data frame."""
-    data = open_data(chosen)
-    container_id = data.only_with_log(chosen.container, json=chosen.json)
+    data = open_data(data_dir)
+    container_id = data.only_with_log(container, json=as_json)
     if container_id is None:
         return
     found = ContainerLog(data.log_directory(container_id), data.files)
@@ -244,7 +243,7 @@ def inspect_frames(chosen: argparse.Namespace) -> None:
     try:
         for summary in summarise_frames(found.frames()):
             frame = summary.frame
-            if chosen.json:
+            if as_json:
                 print_json(
                     {
                         "address": frame.address,
@@ -273,22 +272,29 @@ def inspect_frames(chosen: argparse.Namespace) -> None:
                 frame.offset,
             )
     finally:
-        if not chosen.json:
+        if not as_json:
             table.close()
 
 
 # ------------------------------------------------------------------------------------------ operations
 
 
-def inspect_operations(chosen: argparse.Namespace) -> None:
+def inspect_operations(
+    *,
+    data_dir: str,
+    container: int | None,
+    segment: str | None,
+    from_sequence: int,
+    limit: int | None,
+    as_json: bool,
+) -> None:
     """One line per operation of the durable log."""
-    if chosen.limit is not None and chosen.limit < 1:
-        raise InvalidArgumentError(f"at least 1 operation has to be shown, not {chosen.limit}")
-    data = open_data(chosen)
-    container_id = chosen.container
-    if container_id is None and chosen.segment is not None:
-        container_id = data.container_of(chosen.segment)
-    container_id = data.only_with_log(container_id, json=chosen.json)
+    if limit is not None and limit < 1:
+        raise InvalidArgumentError(f"at least 1 operation has to be shown, not {limit}")
+    data = open_data(data_dir)
+    if container is None and segment is not None:
+        container = data.container_of(segment)
+    container_id = data.only_with_log(container, json=as_json)
     if container_id is None:
         return
     found = ContainerLog(data.log_directory(container_id), data.files)
@@ -297,21 +303,21 @@ def inspect_operations(chosen: argparse.Namespace) -> None:
     shown = 0
     try:
         for operation, words in _described(found, names):
-            if operation.operation.sequence < chosen.from_sequence:
+            if operation.operation.sequence < from_sequence:
                 continue
-            if chosen.segment is not None and not words.is_about(chosen.segment):
+            if segment is not None and not words.is_about(segment):
                 continue
-            if chosen.limit is not None and shown >= chosen.limit:
+            if limit is not None and shown >= limit:
                 break
             shown += 1
             address = operation.begin_address
-            if chosen.json:
+            if as_json:
                 print_json(words.document() | {"address": address})
             else:
                 sequence, segment_id = operation.operation.sequence, words.segment_id or None
                 table.add(sequence, words.kind, words.segment, segment_id, address, words.details())
     finally:
-        if not chosen.json:
+        if not as_json:
             table.close()
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 from dataclasses import asdict
 
 from headrace.btree.check import check
@@ -13,15 +12,15 @@ from headrace.cli.output import print_json, print_line
 from headrace.segmentstore.inspection.index_pages import IndexPages
 
 
-def inspect_tree(chosen: argparse.Namespace) -> None:
+def inspect_tree(*, name: str, data_dir: str, checks: bool, as_json: bool) -> None:
     """Draw the index of each segment of that name; ``--check`` proves every page of it first."""
-    data = open_data(chosen)
-    replayed, found = find_segments(data, chosen.name)
+    data = open_data(data_dir)
+    replayed, found = find_segments(data, name)
     for state in found:
         pages = IndexPages(state.index_storage_name, replayed.storage_row, data.chunks)
         root = pages.root()
-        checked = None if root is None or not chosen.check else pages.run(check(root))
-        if chosen.json:
+        checked = None if root is None or not checks else pages.run(check(root))
+        if as_json:
             document = {} if root is None else asdict(root) | {"note": root.note.hex()}
             print_json({"segment": state.name, "segment_id": state.segment_id, "index": document or None})
             continue

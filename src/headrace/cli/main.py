@@ -1,12 +1,11 @@
 """Entry of the ``headrace`` command: executes a verb, turns errors into one line and an exit code.
 
-Importing this module and printing help must stay cheap, so this is plain argparse and nothing of the system
-is imported before its verb is executed.
+Importing this module and printing help must stay cheap: nothing of the system is imported before its verb is
+executed.
 """
 
 from __future__ import annotations
 
-import argparse
 import atexit
 import os
 import sys
@@ -16,22 +15,12 @@ from io import TextIOWrapper, UnsupportedOperation
 from pathlib import Path
 from typing import Final, NoReturn
 
-from headrace import __version__
-from headrace.cli.commands import (
-    check,
-    controller,
-    demo,
-    event,
-    inspect,
-    scope,
-    standalone,
-    storage,
-    stream,
-    table,
-    user,
-)
+import click
+from click.exceptions import Exit, NoArgsIsHelpError
+
+from headrace.cli.nouns import COMPLETE_VARIABLE, ROOT
 from headrace.cli.output import printable
-from headrace.cli.verbs import HelpFormatter
+from headrace.cli.verbs import URI_META
 from headrace.errors import (
     EXIT_CODES,
     HeadraceError,
@@ -57,34 +46,6 @@ _OUTLIVING: Final = frozenset({"opendal", "hdfs_native"})
 while it is taken down aborts the process, and its exit code is gone.
 """
 
-_NOUNS: Final = (standalone, scope, stream, event, table, controller, user, inspect, check, storage, demo)
-
-_EPILOG: Final = """\
-Exit codes: 0 done, 2 wrong request, 3 ask another server, or none answers, 4 try again later,
-5 outcome unknown, 6 corrupt data, 1 anything else.
-
-Example:
-  headrace standalone --in-memory
-  headrace scope create demo
-  headrace stream create demo/orders --segments 2
-  headrace event write demo/orders hello world
-  headrace event read demo/orders
-"""
-
-
-def build_parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="headrace",
-        description="Tiered streaming storage: durable, ordered, elastic streams of events.",
-        epilog=_EPILOG,
-        formatter_class=HelpFormatter,
-    )
-    parser.add_argument("--version", action="version", version=f"headrace {__version__}")
-    nouns = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    for noun in _NOUNS:
-        noun.register(nouns)
-    return parser
-
 
 def command() -> NoReturn:
     """Run the command of this process, and exit with its code."""
@@ -109,12 +70,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     _open_standard_streams()
     if isinstance(sys.stdout, TextIOWrapper) and sys.stdout.errors == "strict":
         sys.stdout.reconfigure(errors="backslashreplace")  # file names need not be text
-    chosen = build_parser().parse_args(arguments)
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    said: dict[str, object] = {}  # what the verb was pointed at
     try:
-        chosen.run(chosen)
+        code = _execute(words, said)
         sys.stdout.flush()
+    except click.UsageError as error:
+        return _refuse(error)
     except HeadraceError as error:
-        where = getattr(chosen, "uri", "")
+        where = said.get(URI_META)
         text = (
             f"{where}: {error}"
             if where and isinstance(error, _OF_SERVERS) and not isinstance(error, _OF_STORES)
@@ -133,7 +97,41 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         _discard_output()
         return _INTERRUPTED
+    return code
+
+
+def _execute(words: list[str], said: dict[str, object]) -> int:
+    """Execute one verb, or print help; ``said`` has what it was pointed at, also if it fails."""
+    if instruction := os.environ.get(COMPLETE_VARIABLE):
+        from click.shell_completion import shell_complete
+
+        return shell_complete(ROOT, {}, "headrace", COMPLETE_VARIABLE, instruction)
+    if not words:
+        words = ["--help"]
+    elif words[0] == "help":
+        words = [*words[1:], "--help"]
+    try:
+        with ROOT.make_context("headrace", words) as context:
+            try:
+                ROOT.invoke(context)
+            finally:
+                said.update(context.meta)
+    except Exit as ended:
+        return ended.exit_code
     return 0
+
+
+def _refuse(error: click.UsageError) -> int:
+    """Say what is wrong with the words that were given, between the right ones and where to read of them."""
+    if isinstance(error, NoArgsIsHelpError):
+        print(error.format_message(), file=sys.stderr)
+        return error.exit_code
+    if error.ctx is not None:
+        print(error.ctx.get_usage(), file=sys.stderr)
+    _fail(error.format_message(), error.exit_code)
+    if error.ctx is not None:
+        print(f"Try '{error.ctx.command_path} --help'.", file=sys.stderr)
+    return error.exit_code
 
 
 def _open_standard_streams() -> None:

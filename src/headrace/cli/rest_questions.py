@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import json
 import os
@@ -14,7 +13,7 @@ from http.client import BadStatusLine, HTTPException
 from typing import Any, Final
 
 from headrace.cli.output import printable
-from headrace.cli.verbs import plain_with_authorities
+from headrace.cli.servers import RestServer, plain_with_authorities, tls_options
 from headrace.errors import (
     ConnectionLostError,
     HeadraceError,
@@ -37,9 +36,9 @@ _PROBE_S: Final = 2.0
 
 
 def ask_rest(
-    chosen: argparse.Namespace, path: str, what: str, *, method: str = "GET", timeout_s: float = _TIMEOUT_S
+    server: RestServer, path: str, what: str, *, method: str = "GET", timeout_s: float = _TIMEOUT_S
 ) -> Any:
-    """Return the JSON of the server at ``chosen.rest`` for ``path``; ``what`` names it for refusals.
+    """Return the JSON of the server at ``server`` for ``path``; ``what`` names it for refusals.
 
     Raises:
         InvalidArgumentError: that is no address, or the server has not what is asked for.
@@ -48,7 +47,7 @@ def ask_rest(
         UnreachableError: no process takes the connection.
         ConnectionLostError: one answers, but not like a server of ours.
     """
-    address: str = chosen.rest
+    address = server.address
     base = _base_of(address)
     authorization = _authorization()
     request = urllib.request.Request(f"{base}{path}", method=method)  # noqa: S310 - the scheme was looked at
@@ -57,8 +56,8 @@ def ask_rest(
     # A server is asked directly: what the environment says about proxies is about other hosts.
     handlers: list[urllib.request.BaseHandler] = [urllib.request.ProxyHandler({})]
     if base.startswith("https:"):
-        handlers.append(urllib.request.HTTPSHandler(context=_context(chosen.tls_ca)))
-    elif chosen.tls_ca:
+        handlers.append(urllib.request.HTTPSHandler(context=_context(server.tls_ca)))
+    elif server.tls_ca:
         raise plain_with_authorities(address, "https")
     try:
         with urllib.request.build_opener(*handlers).open(request, timeout=timeout_s) as answer:
@@ -120,7 +119,6 @@ def _authorization() -> str | None:
 
 
 def _context(authorities: str | None) -> ssl.SSLContext:
-    from headrace.cli.verbs import tls_options
     from headrace.client.config import ClientConfig
     from headrace.client.connections.tls import tls_context
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 from typing import Any, Final
 
 from headrace.cli.check_container import Checked, conclude, document_of, examine, print_findings
@@ -20,11 +19,19 @@ _WORDS: Final = {
 }
 
 
-def run(chosen: argparse.Namespace) -> None:
+def check_storage(
+    *,
+    data_dir: str,
+    deep: bool,
+    storage: str | None,
+    requests_per_s: float | None,
+    bytes_per_s: float | None,
+    as_json: bool,
+) -> None:
     """Check all containers and the whole store; raises DataCorruptionError if anything is damaged."""
-    access = ChunkAccess(chosen.storage or "", chosen.requests_per_s, chosen.bytes_per_s, shows_progress=True)
-    checked = examine(open_data(chosen, access), None, deep=chosen.deep)
-    if chosen.json:
+    access = ChunkAccess(storage or "", requests_per_s, bytes_per_s, shows_progress=True)
+    checked = examine(open_data(data_dir, access), None, deep=deep)
+    if as_json:
         print_json(document_of(checked) | {"storage": _document(checked)})
     else:
         print_findings(checked)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 from dataclasses import asdict
 from typing import Final
@@ -17,16 +16,24 @@ from headrace.storage.transfer.object_copy import CopyReport, ObjectCopy
 _MB: Final = 1_000_000
 
 
-def run(chosen: argparse.Namespace) -> None:
+def copy_store(
+    *,
+    source: str,
+    target: str,
+    verify: bool,
+    requests_per_s: float | None,
+    bytes_per_s: float | None,
+    as_json: bool,
+) -> None:
     """Copy, say what was done, and raise if the target is not the same in the end."""
-    _check_apart(StorageLocation.parse(chosen.source), StorageLocation.parse(chosen.target))
-    report = asyncio.run(_copy(chosen))
-    if chosen.json:
+    _check_apart(StorageLocation.parse(source), StorageLocation.parse(target))
+    report = asyncio.run(_copy(source, target, RequestBudget(requests_per_s, bytes_per_s), verify=verify))
+    if as_json:
         print_json(asdict(report))
     else:
         _print(report)
     if not report.objects:
-        raise InvalidArgumentError(f"there is nothing in {chosen.source}")
+        raise InvalidArgumentError(f"there is nothing in {source}")
     if report.different:
         count = len(report.different)
         raise DataCorruptionError(f"{count} objects of the target are not those of the source")
@@ -51,8 +58,7 @@ def _check_apart(source: StorageLocation, target: StorageLocation) -> None:
             raise InvalidArgumentError("one of the places is in the other: choose another prefix")
 
 
-async def _copy(chosen: argparse.Namespace) -> CopyReport:
-    budget = RequestBudget(chosen.requests_per_s, chosen.bytes_per_s)
+async def _copy(source_uri: str, target_uri: str, budget: RequestBudget, *, verify: bool) -> CopyReport:
     line = ProgressLine()
 
     def on_progress(report: CopyReport) -> None:
@@ -62,10 +68,10 @@ async def _copy(chosen: argparse.Namespace) -> CopyReport:
         )
 
     async with (
-        open_store(chosen.source, budget) as source,
-        open_store(chosen.target, budget, makes=True) as target,
+        open_store(source_uri, budget) as source,
+        open_store(target_uri, budget, makes=True) as target,
     ):
-        report = await ObjectCopy(source, target, verify=chosen.verify, on_progress=on_progress).run()
+        report = await ObjectCopy(source, target, verify=verify, on_progress=on_progress).run()
     line.end()
     return report
 

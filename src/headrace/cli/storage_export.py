@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import argparse
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
 from typing import Final
 
@@ -35,16 +34,16 @@ from headrace.storage.transfer.plain_files import ExportPlace
 PART_BYTES: Final = 64 * MIB
 
 
-def run(chosen: argparse.Namespace) -> None:
+def export(*, names: Sequence[str], target: str, storage: str | None, data_dir: str, as_json: bool) -> None:
     """Export, then say what was. An export that breaks off has no list."""
-    data = open_data(chosen, ChunkAccess(chosen.storage or ""))
+    data = open_data(data_dir, ChunkAccess(storage or ""))
     if data.locked:
         raise DirectoryLockedError(data.directory, f"{data.holder}: stop it first")
-    wanted = set(chosen.names)
+    wanted = set(names)
     line = ProgressLine()
-    with open_place(chosen.target) as place:
+    with open_place(target) as place:
         if place.find_length(LIST_NAME) is not None:
-            raise InvalidArgumentError(f"{chosen.target} holds an export already: choose another place")
+            raise InvalidArgumentError(f"{target} holds an export already: choose another place")
         exported: list[ExportedSegment] = []
         for container_id in data.with_logs(None, json=False):
             for segment in _export_container(data, container_id, wanted, place):
@@ -58,7 +57,7 @@ def run(chosen: argparse.Namespace) -> None:
         place.put(LIST_NAME, [encode_list(exported, SystemClock().now_ms())])
     line.end()
     for segment in exported:
-        if chosen.json:
+        if as_json:
             print_json(asdict(segment))
         else:
             state = "sealed" if segment.sealed else "open"
@@ -81,11 +80,11 @@ def _export_container(
     )
     active = [state for state in replayed.state.by_name.values() if not replayed.is_retired(state)]
     inactive = list(read_inactive(replayed, catalogue))
-    chosen = [state for state in (*active, *inactive) if not wanted.isdisjoint(_names_of(state.name))]
-    for state in chosen:
+    found = [state for state in (*active, *inactive) if not wanted.isdisjoint(_names_of(state.name))]
+    for state in found:
         if state.is_table:
             raise InvalidArgumentError(f"{state.name!r} is a table: headrace table scan shows its entries")
-    yield from _export_all(replayed, sorted(chosen, key=lambda state: state.name), data, place)
+    yield from _export_all(replayed, sorted(found, key=lambda state: state.name), data, place)
 
 
 def _export_all(

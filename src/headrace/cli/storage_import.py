@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import argparse
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
 from headrace.cli.export_places import open_place
 from headrace.cli.imported_segments import FoundStream, ImportedSegments
 from headrace.cli.output import ProgressLine, print_json, print_line
-from headrace.cli.verbs import connect, scoped
+from headrace.cli.servers import Connection, scoped
 from headrace.errors import InvalidArgumentError
 from headrace.model.key_space import key_position
 from headrace.model.policies import ScalingPolicy, StreamConfiguration
@@ -20,24 +19,30 @@ if TYPE_CHECKING:  # the client is imported when a server is asked: help is fast
 _EVENTS_AT_ONCE: Final = 1000
 
 
-def run(chosen: argparse.Namespace) -> None:
+def import_streams(
+    *,
+    names: Sequence[str],
+    source: str,
+    into: str | None,
+    as_bytes: bool,
+    connection: Connection,
+    as_json: bool,
+) -> None:
     """Import the streams that the caller named, or all; each must be new."""
-    with open_place(chosen.source) as place:
+    with open_place(source) as place:
         segments = ImportedSegments(place)
         found = segments.streams()
         if not found:
-            raise InvalidArgumentError(f"there is no stream in {chosen.source}")
-        wanted = chosen.names or sorted(found)
+            raise InvalidArgumentError(f"there is no stream in {source}")
+        wanted = names or sorted(found)
         for name in wanted:
             if name not in found:
-                raise InvalidArgumentError(
-                    f"{chosen.source} has no stream {name!r}: {', '.join(sorted(found))}"
-                )
-        if chosen.into is not None and len(wanted) != 1:
+                raise InvalidArgumentError(f"{source} has no stream {name!r}: {', '.join(sorted(found))}")
+        if into is not None and len(wanted) != 1:
             raise InvalidArgumentError("--as is for one stream")
-        with connect(chosen) as client:
+        with connection.connect() as client:
             for name in wanted:
-                _import(client, segments, found[name], chosen.into or name, chosen)
+                _import(client, segments, found[name], into or name, as_bytes=as_bytes, as_json=as_json)
 
 
 def _import(
@@ -45,21 +50,23 @@ def _import(
     segments: ImportedSegments,
     source: FoundStream,
     into: str,
-    chosen: argparse.Namespace,
+    *,
+    as_bytes: bool,
+    as_json: bool,
 ) -> None:
     scope, stream = scoped(into)
-    if chosen.bytes and len(source.segments) != 1:
+    if as_bytes and len(source.segments) != 1:
         raise InvalidArgumentError(f"{into} has {len(source.segments)} segments: a stream of bytes has one")
     for _, _, name in source.segments:  # whatever is wrong there, nothing is changed here
-        for _ in segments.pieces(name) if chosen.bytes else segments.events(name):
+        for _ in segments.pieces(name) if as_bytes else segments.events(name):
             pass
     count = len(source.segments) if source.never_scaled else 1
     client.create_scope(scope)
     if not client.create_stream(scope, stream, StreamConfiguration(scaling=ScalingPolicy.fixed(count))):
         raise InvalidArgumentError(f"the stream {into} exists: choose another name with --as")
     line = ProgressLine()
-    total = _write_bytes(client, segments, source, into) if chosen.bytes else 0
-    if not chosen.bytes:
+    total = _write_bytes(client, segments, source, into) if as_bytes else 0
+    if not as_bytes:
         for events in _write_events(client, segments, source, into, count):
             total += events
             line.show(f"{into}: {total} events")
@@ -68,8 +75,8 @@ def _import(
     if sealed:
         client.seal_stream(scope, stream)
     line.end()
-    what = "bytes" if chosen.bytes else "events"
-    if chosen.json:
+    what = "bytes" if as_bytes else "events"
+    if as_json:
         print_json({"stream": into, what: total, "segments": count, "sealed": sealed})
     else:
         print_line(f"{into}: {total} {what} in {count} segments{', sealed' if sealed else ''}")

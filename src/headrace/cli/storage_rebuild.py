@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 from dataclasses import asdict
 from datetime import UTC, datetime
@@ -23,20 +22,20 @@ _SYSTEM: Final = "_system/"
 """Segments of the system itself are only in the answer in JSON."""
 
 
-def run(chosen: argparse.Namespace) -> None:
+def rebuild(*, source: str, data_dir: str, at: str | None, as_json: bool) -> None:
     """Rebuild, and say from what, and what is lost."""
     runtime = system_runtime()
-    at_ms = None if chosen.at is None else parse_time_ms(chosen.at, runtime.clock.now_ms())
-    wanted = Wanted(chosen.source, at_ms)
-    directory = str(Path(chosen.data_dir).absolute())
+    at_ms = None if at is None else parse_time_ms(at, runtime.clock.now_ms())
+    wanted = Wanted(source, at_ms)
+    directory = str(Path(data_dir).absolute())
     with asyncio.Runner() as runner:
-        opened = open_store(chosen.source, RequestBudget(None, None))
+        opened = open_store(source, RequestBudget(None, None))
         provider = runner.run(opened.__aenter__())
         try:
             report = Rebuild(provider, directory, wanted, runtime, runner.run).run()
         finally:
             runner.run(opened.__aexit__(None, None, None))
-    if chosen.json:
+    if as_json:
         print_json(_document(report))
     else:
         _print(report)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 from typing import Any
 
@@ -10,30 +9,30 @@ from headrace.cli.check_container import conclude, examine
 from headrace.cli.chunk_access import ChunkAccess
 from headrace.cli.inspect_data import open_data
 from headrace.cli.output import print_json, print_line, printable
-from headrace.cli.verbs import confirm
+from headrace.cli.servers import confirm
 from headrace.errors import DataCorruptionError, DirectoryLockedError
 from headrace.standalone.config import StandaloneConfig
 from headrace.standalone.repair_plan import RepairPlan, plan_repair
 from headrace.standalone.storage_repair import RepairReport, repair_storage
 
 
-def run(chosen: argparse.Namespace) -> None:
+def repair(*, data_dir: str, dry_run: bool, yes: bool, as_json: bool) -> None:
     """Check, say what will be done, do it, check again; raises DataCorruptionError if damage is left."""
-    data = open_data(chosen, ChunkAccess(shows_progress=True))
-    if data.locked and not chosen.dry_run:
+    data = open_data(data_dir, ChunkAccess(shows_progress=True))
+    if data.locked and not dry_run:
         raise DirectoryLockedError(data.directory, f"{data.holder}: stop it first")
     checked = examine(data, None, deep=False)
     plan = plan_repair(checked.reports, checked.strays.counts)
-    if not chosen.json:
-        _print_plan(plan, dry=chosen.dry_run)
+    if not as_json:
+        _print_plan(plan, dry=dry_run)
     report = RepairReport()
-    if not (chosen.dry_run or plan.does_nothing):
-        confirm(chosen, f"mend {data.directory}")
+    if not (dry_run or plan.does_nothing):
+        confirm(f"mend {data.directory}", yes=yes)
         report = asyncio.run(repair_storage(StandaloneConfig(data_dir=data.directory), plan))
-        if not chosen.json:
+        if not as_json:
             _print_report(report)
-        checked = examine(open_data(chosen, ChunkAccess(shows_progress=True)), None, deep=False)
-    if chosen.json:
+        checked = examine(open_data(data_dir, ChunkAccess(shows_progress=True)), None, deep=False)
+    if as_json:
         print_json(_document(plan, report) | {"damaged": checked.damaged})
     if plan.refusal:
         raise DataCorruptionError(f"nothing was done: {plan.refusal}")

@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
-import argparse
 from typing import Final
 from urllib.parse import quote
 
 from headrace.cli.output import print_json
 from headrace.cli.rest_questions import ask_rest
-from headrace.cli.verbs import confirm, scoped
+from headrace.cli.servers import RestServer, confirm, scoped
 from headrace.errors import ConnectionLostError
 
 _TIMEOUT_S: Final = 3600.0
 
 
-def purge_stream(chosen: argparse.Namespace) -> None:
+def purge_stream(*, stream: str, yes: bool, rest: RestServer, as_json: bool) -> None:
     """Purge, and print where the stream begins."""
-    scope, stream = scoped(chosen.stream)
-    confirm(chosen, f"Make what lies before the head of {chosen.stream} unreadable")
-    path = f"/v1/scopes/{quote(scope, safe='')}/streams/{quote(stream, safe='')}/purge"
-    found = ask_rest(chosen, path, f"stream {chosen.stream}", method="POST", timeout_s=_TIMEOUT_S)
+    scope, name = scoped(stream)
+    confirm(f"Make what lies before the head of {stream} unreadable", yes=yes)
+    path = f"/v1/scopes/{quote(scope, safe='')}/streams/{quote(name, safe='')}/purge"
+    found = ask_rest(rest, path, f"stream {stream}", method="POST", timeout_s=_TIMEOUT_S)
     if not isinstance(found, dict) or "segments" not in found:
-        raise ConnectionLostError(f"{chosen.rest} does not answer like a server of ours")
-    if chosen.json:
+        raise ConnectionLostError(f"{rest.address} does not answer like a server of ours")
+    if as_json:
         print_json(found)

@@ -1,146 +1,201 @@
-"""How verbs are declared and what their arguments share: help that ends with examples, ``--uri``,
-``--json``.
-"""
+"""How nouns and verbs are declared. What a verb does is imported when it is executed: help is fast."""
 
 from __future__ import annotations
 
-import argparse
-import os
-import sys
-from collections.abc import Callable
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any, Final
 
-from headrace.errors import InvalidArgumentError
-from headrace.runtime.client_variables import TLS_CA_VARIABLE, URI_VARIABLE
+import click
+from click.core import ParameterSource
 
-if TYPE_CHECKING:  # the client is imported by the verb when it is executed: help is fast
-    from headrace.client.blocking import BlockingClient
+from headrace.cli.servers import Connection, RestServer
+from headrace.cli.shared_options import JSON, REST, TLS_CA, URI, VERBOSE, Several
 
-Subparsers = argparse._SubParsersAction  # noqa: SLF001 - argparse has no public name for it
+URI_META: Final = "headrace.uri"
+"""Where a context says which controller its verb was pointed at."""
 
-URI_DEFAULT: Final = "tcp://localhost:9090"
-REST_DEFAULT: Final = "127.0.0.1:10080"
+_SHARED: Final = {name: option for option in (URI, REST, TLS_CA, JSON, VERBOSE) for name in option.opts}
+"""Options that may stand before the noun and the verb as well: they are handed on to the verb."""
 
-_CONTROL_ATTEMPTS: Final = 4
-"""A person who mistyped an address should not wait for many attempts."""
-
-
-class HelpFormatter(argparse.RawDescriptionHelpFormatter):
-    """Prints examples as they are written, in a layout for long options."""
-
-    def __init__(self, prog: str) -> None:
-        super().__init__(prog, max_help_position=32, width=100)
+_NUMBER: Final = re.compile(r"-\d")
 
 
-def add_noun(
-    nouns: Subparsers[argparse.ArgumentParser], name: str, summary: str
-) -> Subparsers[argparse.ArgumentParser]:
-    """Declare a noun and return what its verbs are added to."""
-    noun = nouns.add_parser(name, help=summary, description=summary, formatter_class=HelpFormatter)
-    return noun.add_subparsers(title="verbs", metavar="VERB", required=True)
+@dataclass(frozen=True, slots=True)
+class Later:
+    """A function that is imported when it is called."""
+
+    module: str
+    name: str
+
+    def load(self) -> Callable[..., None]:
+        function: Callable[..., None] = getattr(import_module(self.module), self.name)
+        return function
+
+    def __call__(self, **chosen: Any) -> None:
+        self.load()(**chosen)
 
 
-def add_verb(
-    verbs: Subparsers[argparse.ArgumentParser],
-    name: str,
-    run: Callable[[argparse.Namespace], None],
-    summary: str,
-    examples: str,
-    *,
-    connects: bool = True,
-) -> argparse.ArgumentParser:
-    """Declare a verb; ``examples`` are complete command lines, one a line."""
-    lines = "\n".join(f"  {line.strip()}" for line in examples.strip().splitlines())
-    verb = verbs.add_parser(
-        name,
-        help=summary,
-        description=summary,
-        epilog=f"Example:\n{lines}",
-        formatter_class=HelpFormatter,
-    )
-    verb.set_defaults(run=run)
-    if connects:
-        verb.add_argument(
-            "--uri",
-            default=os.environ.get(URI_VARIABLE, URI_DEFAULT),
-            help=f"controller to connect to (default: ${URI_VARIABLE}, or {URI_DEFAULT})",
+class _EndsWithExamples(click.Command):
+    """A command whose epilog is printed as it is written."""
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 - click's
+        if self.epilog:
+            formatter.write(f"\n{self.epilog}\n")
+
+
+class Verb(_EndsWithExamples):
+    """A command that does something; ``examples`` are complete command lines, one a line.
+
+    Of the options in a group of ``apart`` one at most may be given, of ``needed`` exactly one.
+    The function takes what was given by the names of the parameters; instead of ``uri`` and ``tls_ca`` a
+    ``connection``, instead of ``rest`` and ``tls_ca`` a ``rest`` that can be asked.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        run: Callable[..., None],
+        summary: str,
+        examples: str,
+        *parameters: click.Parameter,
+        apart: Sequence[tuple[str, ...]] = (),
+        needed: tuple[str, ...] = (),
+    ) -> None:
+        lines = "\n".join(f"  {line.strip()}" for line in examples.strip().splitlines())
+        super().__init__(
+            name,
+            params=list(parameters),
+            callback=run,
+            help=summary,
+            short_help=summary,
+            epilog=f"Example:\n{lines}",
         )
-        _add_authorities(verb)
-        verb.add_argument("--json", action="store_true", help="answer in JSON")
-    return verb
+        self._apart = [*apart, needed] if needed else list(apart)
+        self._needed = needed
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        for parameter in self.params:
+            if isinstance(parameter, Several):
+                args = parameter.spread(args)
+        try:
+            rest = super().parse_args(ctx, args)
+        except click.NoSuchOption as error:
+            if not _NUMBER.match(error.option_name):
+                raise
+            hint = "Values that begin with '-' stand behind '--'."
+            raise click.NoSuchOption(error.option_name, f"{error.message} {hint}", ctx=ctx) from None
+        except click.UsageError as error:
+            error.ctx = error.ctx or ctx  # click knows it, and does not say so everywhere
+            raise
+        if not ctx.resilient_parsing:
+            self._check_apart(ctx)
+        return rest
+
+    def _check_apart(self, ctx: click.Context) -> None:
+        options = {parameter.name: parameter.opts[-1] for parameter in self.params}
+        for group in self._apart:
+            given = [
+                options[name]
+                for name in group
+                if ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE
+            ]
+            if len(given) > 1:
+                ctx.fail(f"{' and '.join(given)} exclude each other.")
+            if not given and group is self._needed:
+                ctx.fail(f"One of {', '.join(options[name] for name in group)} is needed.")
+
+    def invoke(self, ctx: click.Context) -> Any:
+        chosen = ctx.params
+        authorities = chosen.pop(TLS_CA.name, None)
+        if URI.name in chosen:
+            ctx.meta[URI_META] = chosen[URI.name]
+            chosen["connection"] = Connection(chosen.pop(URI.name), authorities)
+        if REST.name in chosen:
+            chosen[REST.name] = RestServer(chosen[REST.name], authorities)
+        verbosity = chosen.pop(VERBOSE.name, 0)
+        if not verbosity:
+            return super().invoke(ctx)
+        from headrace.runtime import logs
+
+        handler = logs.configure(level="info" if verbosity == 1 else "debug")
+        try:
+            return super().invoke(ctx)
+        finally:
+            handler.flush()
 
 
-def add_rest(verb: argparse.ArgumentParser) -> None:
-    """Declare what verbs take that ask the REST interface."""
-    verb.add_argument(
-        "--rest",
-        metavar="HOST:PORT",
-        default=REST_DEFAULT,
-        help=f"REST address, behind https:// if it speaks TLS (default: {REST_DEFAULT})",
-    )
-    _add_authorities(verb)
-    verb.add_argument("--json", action="store_true", help="answer in JSON")
+class Noun(_EndsWithExamples, click.Group):
+    """A command whose verbs do something, or which has further nouns."""
+
+    def __init__(self, name: str, summary: str, epilog: str = "") -> None:
+        super().__init__(
+            name,
+            help=summary,
+            short_help=summary,
+            epilog=epilog,
+            subcommand_metavar="VERB ...",
+            options_metavar="",
+        )
+
+    def verb(
+        self,
+        name: str,
+        module: str,
+        function: str,
+        summary: str,
+        examples: str,
+        *parameters: click.Parameter,
+        apart: Sequence[tuple[str, ...]] = (),
+        needed: tuple[str, ...] = (),
+    ) -> None:
+        """Declare a verb that is done by ``function`` of ``module``; see :class:`Verb`."""
+        run = Later(module, function)
+        self.add_command(Verb(name, run, summary, examples, *parameters, apart=apart, needed=needed))
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        return super().parse_args(ctx, _hand_on(args))
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's
+        return list(self.commands)  # as they are declared, not by the alphabet
+
+    def walk(self, ctx: click.Context) -> Iterator[tuple[tuple[str, ...], Verb]]:
+        """Yield all verbs with their words."""
+        for name in self.list_commands(ctx):
+            found = self.get_command(ctx, name)
+            if isinstance(found, Noun):
+                yield from (((name, *words), verb) for words, verb in found.walk(ctx))
+            elif isinstance(found, Verb):
+                yield (name,), found
 
 
-def _add_authorities(verb: argparse.ArgumentParser) -> None:
-    verb.add_argument(
-        "--tls-ca",
-        metavar="FILE",
-        help=f"authorities to trust, in PEM form (default: ${TLS_CA_VARIABLE}, or the system's)",
-    )
+def _hand_on(words: list[str]) -> list[str]:
+    """Put the shared options in front of the first other word behind it."""
+    at = 0
+    while at < len(words) and (count := _count_shared(words[at])):
+        at += count
+    if at >= len(words):
+        return []
+    return [words[at], *words[:at], *words[at + 1 :]]
 
 
-def add_confirmation(verb: argparse.ArgumentParser) -> None:
-    verb.add_argument("--yes", action="store_true", help="do it without asking")
+def _count_shared(word: str) -> int:
+    """Return how many words a shared option takes that begins with this one; 0: it is none."""
+    if word.startswith("--"):
+        option = _SHARED.get(word.partition("=")[0])
+        return 0 if option is None else 1 if _is_flag(option) or "=" in word else 2
+    if len(word) < 2 or not word.startswith("-"):
+        return 0
+    for place, letter in enumerate(word[1:], 2):
+        option = _SHARED.get(f"-{letter}")
+        if option is None:
+            return 0
+        if not _is_flag(option):
+            return 2 if place == len(word) else 1
+    return 1
 
 
-def confirm(chosen: argparse.Namespace, what: str) -> None:
-    """Ask before something that cannot be undone.
-
-    Raises:
-        InvalidArgumentError: the answer is no, or there is no terminal to ask at.
-    """
-    if chosen.yes:
-        return
-    if not sys.stdin.isatty():
-        raise InvalidArgumentError(f"{what}: this cannot be undone; add --yes to do it without being asked")
-    print(f"{what}? This cannot be undone. [y/N] ", end="", file=sys.stderr, flush=True)
-    if sys.stdin.readline().strip().lower() not in {"y", "yes"}:
-        raise InvalidArgumentError("not confirmed, nothing was done")
-
-
-def connect(chosen: argparse.Namespace) -> BlockingClient:
-    """Return a client of the controller the caller named."""
-    # What gRPC itself has to say about a connection would stand beside the sentence of the error.
-    os.environ.setdefault("GRPC_VERBOSITY", "NONE")
-    from headrace.client.blocking import connect as connect_client
-    from headrace.client.config import ClientConfig, ControllerAddress
-
-    if chosen.tls_ca and not ControllerAddress.parse(chosen.uri).tls:
-        raise plain_with_authorities(chosen.uri, "tls")
-    return connect_client(
-        chosen.uri, ClientConfig(control_attempts=_CONTROL_ATTEMPTS, **tls_options(chosen.tls_ca))
-    )
-
-
-def tls_options(authorities: str | None) -> dict[str, Any]:
-    """Return what ``--tls-ca`` means for the settings of a client; the environment counts without it."""
-    return {"tls_authorities": Path(authorities)} if authorities else {}
-
-
-def plain_with_authorities(address: str, scheme: str) -> InvalidArgumentError:
-    """Return what is wrong with ``--tls-ca`` and an address without TLS: secrets would be readable."""
-    return InvalidArgumentError(f"{address} is without TLS, --tls-ca is for {scheme}:// only")
-
-
-def scoped(name: str) -> tuple[str, str]:
-    """Take ``scope/stream`` apart.
-
-    Raises:
-        InvalidArgumentError: it has not this form.
-    """
-    scope, slash, stream = name.partition("/")
-    if not scope or not slash or not stream or "/" in stream:
-        raise InvalidArgumentError(f"{name!r} is not SCOPE/STREAM")
-    return scope, stream
+def _is_flag(option: click.Option) -> bool:
+    return option.is_flag or option.count

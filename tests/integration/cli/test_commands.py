@@ -15,7 +15,7 @@ from array import array
 
 import pytest
 
-from headrace.cli.commands import event
+from headrace.cli import event_write
 from headrace.cli.main import main
 from headrace.model.stream_cut import StreamCut
 from headrace.testing import LocalServer, ServerDiedError
@@ -247,7 +247,7 @@ def test_a_key_is_the_same_in_every_locale(run, uri):
 
 
 def test_a_line_beyond_the_bound_is_left_out_whole(run, monkeypatch):
-    monkeypatch.setattr(event, "LINE_BYTES_MAX", 100)
+    monkeypatch.setattr(event_write, "LINE_BYTES_MAX", 100)
     run("stream", "create", "demo/longline")
     lines = b"before\n" + b"x" * 1000 + b"\n" + b"y" * 100 + b"\n" + b"z" * 101
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(lines)))

@@ -7,9 +7,9 @@ import socket
 
 import pytest
 
-from headrace.cli.commands.inspect import DATA_DIR_VARIABLE
 from headrace.cli.inspect_data import InspectedData
-from headrace.cli.main import build_parser, main
+from headrace.cli.main import main
+from headrace.cli.shared_options import DATA_DIR_VARIABLE
 from headrace.errors import InvalidArgumentError
 from headrace.runtime import kernel_locks
 from headrace.runtime.clock import SystemClock
@@ -100,10 +100,10 @@ def test_the_variable_of_the_server_is_obeyed(data, monkeypatch, capsys):
     monkeypatch.setenv(DATA_DIR_VARIABLE, str(data))
     assert load(StandaloneConfig, environment=os.environ).data_dir == str(data)
     for words in (["inspect", "wal"], ["check", "container"]):
-        assert build_parser().parse_args(words).data_dir == str(data)
-        assert build_parser().parse_args([*words, "--data-dir", "other"]).data_dir == "other"
-    assert main(["check", "container"]) == 0
-    assert "has no log yet" in capsys.readouterr().out
+        assert main(words) == 0
+        assert "has no log yet" in capsys.readouterr().out
+        assert main([*words, "--data-dir", "other"]) == 2
+        assert "other" in capsys.readouterr().err
 
 
 def test_an_empty_name_is_not_the_root():

@@ -1,47 +1,64 @@
-import argparse
+import inspect
+import logging
 import os
 import shlex
 import subprocess
 import sys
 
+import click
 import pytest
 
 from headrace import errors
 from headrace.cli import main as entry
-from headrace.cli.verbs import confirm, scoped
+from headrace.cli.nouns import ROOT
+from headrace.cli.servers import Connection, confirm, scoped
+from headrace.cli.shared_options import CONNECTION
+from headrace.cli.verbs import Later, Verb
+from headrace.runtime import logs
 
-
-def verbs(parser=None, path=()):
-    """Yield (path, parser) of every command that can be run."""
-    parser = parser or entry.build_parser()
-    choices = [a.choices for a in parser._actions if isinstance(a, argparse._SubParsersAction)]
-    if not choices:
-        yield path, parser
-    for name, child in choices[0].items() if choices else ():
-        yield from verbs(child, (*path, name))
+CONTEXT = click.Context(ROOT, info_name="headrace", **ROOT.context_settings)
+VERBS = dict(ROOT.walk(CONTEXT))
+"""Every command that can be run, by its words."""
 
 
 def examples():
     """Yield every complete command line that help shows."""
-    for text in [entry.build_parser().epilog, *(parser.epilog for _, parser in verbs())]:
+    for text in [ROOT.epilog, *(verb.epilog for verb in VERBS.values())]:
         for line in text.partition("Example:\n")[2].splitlines():
             yield line.strip()
 
 
+def options_of(path):
+    return {name for parameter in VERBS[path].params for name in parameter.opts}
+
+
+@pytest.fixture
+def parse(monkeypatch):
+    """Return what the function of a verb is given for a command line."""
+
+    def parse(words):
+        given = []
+        monkeypatch.setattr(Later, "__call__", lambda _, **chosen: given.append(chosen))
+        assert entry.main(words) == 0
+        return given[0]
+
+    return parse
+
+
 def run_failing(monkeypatch, error, uri=None):
-    def fail(_):
+    def fail(**_):
         raise error
 
-    parser = argparse.ArgumentParser()
-    parser.set_defaults(run=fail, **({"uri": uri} if uri else {}))
-    monkeypatch.setattr(entry, "build_parser", lambda: parser)
-    return entry.main([])
+    verb = Verb("fail", fail, "Fail.", "headrace fail", *(CONNECTION if uri else ()))
+    monkeypatch.setitem(ROOT.commands, "fail", verb)
+    return entry.main(["fail", *(["--uri", uri] if uri else [])])
 
 
 def test_every_verb_is_there():
-    assert {" ".join(path) for path, _ in verbs()} == {
+    assert {" ".join(path) for path in VERBS} == {
         "standalone",
         "demo",
+        "completion",
         *(f"scope {verb}" for verb in ("list", "create", "delete")),
         *(
             f"stream {verb}"
@@ -69,36 +86,205 @@ def test_every_verb_is_there():
 
 
 @pytest.mark.parametrize("line", list(examples()))
-def test_every_example_is_a_legal_command_line(line):
-    words = shlex.split(line.rpartition("|")[2].partition("<")[0])
+def test_every_example_is_a_legal_command_line(parse, line):
+    line = line.partition('"$(')[2].rpartition(')"')[0] or line
+    words = shlex.split(line.rpartition("|")[2].partition("<")[0].partition(">")[0])
     assert words[0] == "headrace"
-    assert callable(entry.build_parser().parse_args(words[1:]).run)
+    parse(words[1:])
 
 
 @pytest.mark.parametrize(
-    ("path", "parser"), list(verbs()), ids=lambda value: " ".join(value) if isinstance(value, tuple) else ""
+    ("path", "verb"),
+    list(VERBS.items()),
+    ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
 )
-def test_help_ends_with_examples_and_fits_on_a_screen(path, parser):
-    text = parser.format_help()
+def test_help_ends_with_examples_and_fits_on_a_screen(path, verb):
+    context = click.Context(verb, parent=CONTEXT, info_name=" ".join(path), terminal_width=100)
+    text = verb.get_help(context)
     assert f"headrace {' '.join(path)}" in text.partition("Example:\n")[2]
-    assert len(text.splitlines()) <= 40
+    assert len(text.splitlines()) <= 45
     assert all(len(line) <= 100 for line in text.splitlines())
-    assert all(action.help or action.metavar for action in parser._actions)
+    assert all(parameter.help or parameter.metavar for parameter in verb.params)
 
 
-OFFLINE = {"standalone", "demo", "controller", "user", "inspect", "check", "storage"}
+@pytest.mark.parametrize("path", VERBS)
+def test_what_is_given_is_what_the_function_of_the_verb_takes(path):
+    verb = VERBS[path]
+    given = {parameter.name for parameter in verb.params} - {"verbose", "tls_ca", "uri"}
+    given |= {"connection"} if "--uri" in options_of(path) else set()
+    inspect.signature(verb.callback.load()).bind(**dict.fromkeys(given))
 
 
-@pytest.mark.parametrize("path", [path for path, _ in verbs() if path[0] not in OFFLINE])
+OFFLINE = {"standalone", "demo", "completion", "controller", "user", "inspect", "check", "storage"}
+
+
+@pytest.mark.parametrize("path", [path for path in VERBS if path[0] not in OFFLINE])
 def test_every_verb_that_asks_a_server_takes_its_uri_and_answers_in_json(path):
-    taken = set(dict(verbs())[path]._option_string_actions)
-    assert "--json" in taken
-    assert taken & {"--uri", "--rest"}
+    assert "--json" in options_of(path)
+    assert options_of(path) & {"--uri", "--rest"}
 
 
-@pytest.mark.parametrize("path", [path for path, _ in verbs() if path[0] in {"inspect", "check"}])
+@pytest.mark.parametrize("path", [path for path in VERBS if path[0] in {"inspect", "check"}])
 def test_every_verb_that_looks_into_data_answers_in_json(path):
-    assert "--json" in dict(verbs())[path]._option_string_actions
+    assert "--json" in options_of(path)
+
+
+LETTERS = {
+    "-c": "--uri",
+    "-d": "--data-dir",
+    "-f": "--follow",
+    "-j": "--json",
+    "-k": "--key",
+    "-n": {"--count", "--limit"},
+    "-s": "--segments",
+    "-t": "--tag",
+    "-v": "--verbose",
+    "-y": "--yes",
+}
+
+
+@pytest.mark.parametrize("path", VERBS)
+def test_a_letter_means_the_same_everywhere_and_no_word_is_without_its_letter(path):
+    for parameter in VERBS[path].params:
+        for letter, meant in LETTERS.items():
+            names = {meant} if isinstance(meant, str) else meant
+            assert (letter in parameter.opts) == bool(names & set(parameter.opts))
+
+
+# ------------------------------------------------------------------------------------------ words
+
+
+WRITE = {
+    "stream": "s/t",
+    "events": ("a", "b"),
+    "key": "k",
+    "connection": Connection("tcp://h:1"),
+    "as_json": True,
+}
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "event write s/t a b --key k --uri tcp://h:1 --json",
+        "event write --key k s/t --json a --controller tcp://h:1 b",
+        "event write s/t --key=k a -jc tcp://h:1 b",
+        "--uri tcp://h:1 event --json write -k k s/t a b",
+        "-jctcp://h:1 event write -kk s/t a -- b",
+        "event --controller=tcp://h:1 -j write s/t a --key k b",
+    ],
+)
+def test_options_stand_anywhere(parse, line):
+    given = parse(line.split())
+    assert {name: given[name] for name in WRITE} == WRITE
+
+
+@pytest.mark.parametrize(
+    ("line", "level"),
+    [
+        ("-v scope list", "info"),
+        ("scope -v list -v", "debug"),
+        ("scope list -vv", "debug"),
+        ("-jvv scope list", "debug"),
+    ],
+)
+def test_log_lines_are_shown_as_often_as_they_are_asked_for(parse, monkeypatch, line, level):
+    shown = []
+    monkeypatch.setattr(logs, "configure", lambda *, level: shown.append(level) or logging.NullHandler())
+    parse(line.split())
+    assert shown == [level]
+
+
+def test_the_environment_names_the_controller_and_an_option_wins(parse, monkeypatch):
+    assert parse(["scope", "list"])["connection"].uri == "tcp://localhost:9090"
+    monkeypatch.setenv("HEADRACE_URI", "tcp://env:1")
+    assert parse(["scope", "list"])["connection"].uri == "tcp://env:1"
+    assert parse(["-c", "tcp://given:1", "scope", "list"])["connection"].uri == "tcp://given:1"
+
+
+def test_what_begins_with_a_minus_stands_behind_two(parse, capsys):
+    given = parse(["table", "put", "s/t", "--hex", "--", "key", "-5"])
+    assert (given["key"], given["value"], given["is_hex"]) == ("key", "-5", True)
+    assert parse(["event", "write", "s/t", "--key", "-7", "--", "--json"])["events"] == ("--json",)
+    assert entry.main(["table", "put", "s/t", "key", "-5"]) == 2
+    assert "behind '--'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("s/t", "--merge", "1#1", "4294967298"),
+        ("--merge", "1#1", "2#1", "s/t"),
+        ("--merge", "4294967297", "--json", "--merge", "2#1", "s/t"),
+        ("--merge=1#1", "--merge", "2#1", "s/t", "--into", "2"),
+    ],
+)
+def test_an_option_takes_the_segments_that_follow(parse, words):
+    given = parse(["stream", "scale", *words])
+    assert (given["stream"], given["merge"]) == ("s/t", (1 << 32 | 1, 1 << 32 | 2))
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("scop list", "No such command 'scop'. Did you mean 'scope'?"),
+        ("scope lst", "No such command 'lst'. Did you mean 'list'?"),
+        ("scope list --jsn", "No such option '--jsn'. Did you mean '--json'?"),
+        ("create scope demo", "Did you mean 'headrace scope create'?"),
+        ("list streams demo", "Did you mean 'headrace stream list'?"),
+        ("scope create", "Missing argument 'SCOPE'."),
+        ("scope list demo", "Got unexpected extra argument (demo)"),
+        ("scope list --rest here:1", "No such option '--rest'"),
+        ("stream create s/t --segments many", "Invalid value for '-s' / '--segments': 'many' is not"),
+        ("stream create s/t --retain-time 1d --retain-size 1MiB", "--retain-time and --retain-size exclude"),
+        ("stream scale s/t", "One of --segments, --split, --merge is needed."),
+        ("stream scale s/t --split 1#x", "'1#x' is no segment"),
+        ("event read s/t --from", "Option '--from' requires an argument."),
+        ("storage copy --from file:///x", "Missing option '--to'."),
+    ],
+)
+def test_wrong_words_are_answered_with_the_usage_and_a_hint(line, words, capsys):
+    assert entry.main(line.split()) == 2
+    captured = capsys.readouterr()
+    usage, error, hint = captured.err.splitlines()
+    assert captured.out == ""
+    assert usage.startswith("Usage: headrace ")
+    assert error.startswith("headrace: ")
+    assert words in error
+    assert hint.startswith("Try 'headrace")
+
+
+@pytest.mark.parametrize("words", [(), ("--help",), ("-h",), ("help",)])
+def test_the_command_alone_prints_what_there_is(words, capsys):
+    assert entry.main(words) == 0
+    captured = capsys.readouterr()
+    assert captured.err == ""
+    assert all(f"\n  {noun} " in captured.out for noun in ROOT.list_commands(CONTEXT))
+
+
+@pytest.mark.parametrize("words", [("scope",), ("-j", "scope"), ("scope", "--json")])
+def test_a_noun_alone_is_a_wrong_request_and_prints_its_verbs(words, capsys):
+    assert entry.main(words) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert [line.split()[0] for line in captured.err.splitlines()[-3:]] == ["list", "create", "delete"]
+
+
+def test_help_is_asked_for_in_front_or_behind(capsys):
+    texts = []
+    for words in (("help", "scope", "list"), ("scope", "list", "-h"), ("--json", "scope", "list", "--help")):
+        assert entry.main(words) == 0
+        texts.append(capsys.readouterr().out)
+    assert texts[0].startswith("Usage: headrace scope list ")
+    assert texts == [texts[0]] * 3
+
+
+def test_the_version_is_that_of_the_package(capsys):
+    assert entry.main(["--version"]) == 0
+    assert capsys.readouterr().out == "headrace 0.1.0\n"
+
+
+# ------------------------------------------------------------------------------------------ outcomes
 
 
 @pytest.mark.parametrize(
@@ -207,8 +393,8 @@ def test_a_stream_is_named_with_its_scope(name):
 
 def test_nothing_is_destroyed_without_yes_where_nobody_can_be_asked():
     with pytest.raises(errors.InvalidArgumentError, match="--yes"):
-        confirm(argparse.Namespace(yes=False), "Delete everything")
-    confirm(argparse.Namespace(yes=True), "Delete everything")
+        confirm("Delete everything", yes=False)
+    confirm("Delete everything", yes=True)
 
 
 @pytest.mark.parametrize(
@@ -224,24 +410,29 @@ def test_a_person_is_asked_and_silence_is_no(monkeypatch, answer, done, capsys):
 
     monkeypatch.setattr(sys, "stdin", Terminal())
     if done:
-        confirm(argparse.Namespace(yes=False), "Delete it")
+        confirm("Delete it", yes=False)
     else:
         with pytest.raises(errors.InvalidArgumentError):
-            confirm(argparse.Namespace(yes=False), "Delete it")
+            confirm("Delete it", yes=False)
     assert capsys.readouterr().out == ""
 
 
-def test_help_imports_nothing_of_the_system():
+@pytest.mark.parametrize("words", [("--help",), ("event", "--help"), ("event", "read", "--help")])
+def test_help_imports_nothing_of_the_system_and_no_other_noun(words):
     code = (
-        "import sys; sys.argv = ['headrace', '--help']\n"
+        "import sys\n"
         "from headrace.cli.main import main\n"
-        "try: main()\n"
-        "except SystemExit: pass\n"
-        "heavy = ('grpc', 'asyncio', 'numpy', 'typer', 'rich', 'headrace.client', 'headrace.standalone')\n"
-        "found = [name for name in heavy if name in sys.modules]\n"
-        "assert not found, found\n"
+        f"assert main({words!r}) == 0\n"
+        "heavy = {'grpc', 'asyncio', 'numpy', 'rich', 'logging', 'headrace.client', 'headrace.standalone'}\n"
+        "heavy |= {'headrace.model', 'headrace.cli.commands.scope'}\n"
+        "assert not heavy & set(sys.modules), heavy & set(sys.modules)\n"
     )
     subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, env={**os.environ})
+
+
+def test_a_module_is_the_same_command():
+    done = subprocess.run([sys.executable, "-m", "headrace"], capture_output=True, text=True, check=True)
+    assert done.stdout.startswith("Usage: headrace NOUN VERB")
 
 
 @pytest.mark.parametrize(
@@ -254,7 +445,5 @@ def test_help_imports_nothing_of_the_system():
     ],
 )
 def test_a_server_does_not_start_because_a_variable_of_a_script_is_empty(option, what, capsys):
-    with pytest.raises(SystemExit) as ended:
-        entry.build_parser().parse_args(["standalone", option, ""])
-    assert ended.value.code == 2
-    assert f"argument {option}: {what} is empty" in capsys.readouterr().err
+    assert entry.main(["standalone", option, ""]) == 2
+    assert f"Invalid value for '{option}': {what} is empty" in capsys.readouterr().err

@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-import argparse
-
-from headrace.cli.commands.inspect import later
-from headrace.cli.verbs import Subparsers, add_noun, add_rest, add_verb
+from headrace.cli.shared_options import REST_SERVER
+from headrace.cli.verbs import Noun
 
 
-def register(nouns: Subparsers[argparse.ArgumentParser]) -> None:
-    verbs = add_noun(nouns, "controller", "See what controllers do in the background.")
-    verb = add_verb(
-        verbs,
+def declare(name: str, summary: str) -> Noun:
+    controller = Noun(name, summary)
+    controller.verb(
         "failed-events",
-        later("headrace.cli.failed_events", "failed_events"),
+        *("headrace.cli.failed_events", "failed_events"),
         "Requests between controllers that failed for good and were set aside, the oldest first.",
         """
         headrace controller failed-events
         headrace controller failed-events --rest 127.0.0.1:10080 --json
         """,
-        connects=False,
+        *REST_SERVER,
     )
-    add_rest(verb)
+    return controller

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
-
 from headrace.cli.output import (
     duration_text,
     print_columns,
@@ -13,33 +11,35 @@ from headrace.cli.output import (
     progress,
     size_text,
 )
-from headrace.cli.verbs import connect, scoped
+from headrace.cli.servers import Connection, scoped
 from headrace.model.policies import RetentionKind, RetentionPolicy, ScalingKind, ScalingPolicy
 
 
-def list_streams(chosen: argparse.Namespace) -> None:
-    with connect(chosen) as client:
-        streams = sorted(client.list_streams(chosen.scope, tag=chosen.tag, internal=chosen.internal))
-    if chosen.json:
+def list_streams(
+    *, scope: str, tag: str | None, internal: bool, connection: Connection, as_json: bool
+) -> None:
+    with connection.connect() as client:
+        streams = sorted(client.list_streams(scope, tag=tag, internal=internal))
+    if as_json:
         print_json(streams)
     else:
         for stream in streams:
             print_line(stream)
 
 
-def print_cut(chosen: argparse.Namespace) -> None:
+def print_cut(*, stream: str, at: str | None, connection: Connection, as_json: bool) -> None:
     from headrace.runtime.clock import SystemClock
     from headrace.runtime.times import parse_time_ms
 
-    scope, stream = scoped(chosen.stream)
-    time_ms = None if chosen.at is None else parse_time_ms(chosen.at, SystemClock().now_ms())
-    with connect(chosen) as client:
+    scope, stream = scoped(stream)
+    time_ms = None if at is None else parse_time_ms(at, SystemClock().now_ms())
+    with connection.connect() as client:
         if time_ms is None:
             cut, found_ms, is_head = client.tail_cut(scope, stream), None, False
         else:
             found = client.cut_at(scope, stream, time_ms)
             cut, found_ms, is_head = found.cut, found.time_ms, found.is_head
-    if chosen.json:
+    if as_json:
         print_json({"cut": cut.as_text(), "time_ms": found_ms, "is_head": is_head})
         return
     if is_head:
@@ -47,11 +47,11 @@ def print_cut(chosen: argparse.Namespace) -> None:
     print_line(cut.as_text())
 
 
-def describe_stream(chosen: argparse.Namespace) -> None:
-    from headrace.model.segment_id import epoch_of, number_of
+def describe_stream(*, stream: str, connection: Connection, as_json: bool) -> None:
+    from headrace.model.segment_id import epoch_of, number_of, segment_id_text
 
-    scope, stream = scoped(chosen.stream)
-    with connect(chosen) as client:
+    scope, stream = scoped(stream)
+    with connection.connect() as client:
         info = client.stream_info(scope, stream)
         segments = []
         for each in client.current_segments(scope, stream):
@@ -59,6 +59,7 @@ def describe_stream(chosen: argparse.Namespace) -> None:
             segments.append(
                 {
                     "id": each.segment_id,
+                    "id_text": segment_id_text(each.segment_id),
                     "number": number_of(each.segment_id),
                     "epoch": epoch_of(each.segment_id),
                     "low": each.key_range.low,
@@ -69,7 +70,7 @@ def describe_stream(chosen: argparse.Namespace) -> None:
             )
     scaling, retention = info.configuration.scaling, info.configuration.retention
     tags, head, tail = sorted(info.configuration.tags), info.head.as_text(), info.tail.as_text()
-    if chosen.json:
+    if as_json:
         print_json(
             {
                 "scope": scope,
@@ -106,11 +107,12 @@ def describe_stream(chosen: argparse.Namespace) -> None:
     )
     if segments:
         print_line("")
-        print_columns(list(segments[0]), [list(segment.values()) for segment in segments])
+        columns = ("low", "high", "start", "length")
+        rows = [[each["id_text"], *(each[name] for name in columns)] for each in segments]
+        print_columns(["id", *columns], rows)
 
 
 def _scaling_text(policy: ScalingPolicy) -> str:
-
     segments = "1 segment" if policy.segments_min == 1 else f"{policy.segments_min} segments"
     if policy.kind is ScalingKind.FIXED:
         return f"fixed, {segments}"
@@ -119,7 +121,6 @@ def _scaling_text(policy: ScalingPolicy) -> str:
 
 
 def _retention_text(policy: RetentionPolicy) -> str:
-
     if policy.kind is RetentionKind.NONE:
         return "everything"
     return duration_text(policy.minimum) if policy.kind is RetentionKind.TIME else size_text(policy.minimum)

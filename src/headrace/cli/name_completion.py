@@ -1,0 +1,64 @@
+"""Names of scopes, streams and tables for the shell's completion, from the server the words point at.
+
+Whatever goes wrong, nothing is proposed: a person who types is not interrupted by errors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from itertools import islice
+from typing import TYPE_CHECKING, Final
+
+from headrace.cli.servers import Connection
+
+if TYPE_CHECKING:  # only the shell completes: commands need none of it
+    import click
+
+    from headrace.client.blocking import BlockingClient
+
+_PATIENCE_S: Final = 1.0
+"""After it the server counts as silent: a person waits for the shell."""
+_NAMES_MAX: Final = 1000
+
+
+def complete_scope(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
+    """Propose scopes."""
+    return _ask(ctx, lambda client: _beginning(client.list_scopes(), incomplete))
+
+
+def complete_stream(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
+    """Propose streams as ``scope/stream``, or their scopes as long as no slash was typed."""
+    return _ask(ctx, lambda client: _inside(client, client.list_streams, incomplete))
+
+
+def complete_table(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
+    """Propose key-value tables as :func:`complete_stream` does streams."""
+    return _ask(ctx, lambda client: _inside(client, client.list_key_value_tables, incomplete))
+
+
+def _inside(client: BlockingClient, list_names: Callable[[str], Iterable[str]], incomplete: str) -> list[str]:
+    scope, slash, begun = incomplete.partition("/")
+    if slash:
+        return [f"{scope}/{name}" for name in _beginning(list_names(scope), begun)]
+    scopes = _beginning(client.list_scopes(), scope)
+    if len(scopes) > 1:
+        return [f"{name}/" for name in scopes]
+    return [f"{only}/{name}" for only in scopes for name in islice(list_names(only), _NAMES_MAX)]
+
+
+def _beginning(names: Iterable[str], begun: str) -> list[str]:
+    return sorted(islice((name for name in names if name.startswith(begun)), _NAMES_MAX))
+
+
+def _ask(ctx: click.Context, question: Callable[[BlockingClient], list[str]]) -> list[str]:
+    uri = ctx.params.get("uri")
+    if not isinstance(uri, str):
+        return []  # the verb asks no controller
+    try:
+        connection = Connection(uri, ctx.params.get("tls_ca"))
+        with connection.connect(
+            control_attempts=1, connect_timeout_s=_PATIENCE_S, call_timeout_s=_PATIENCE_S
+        ) as client:
+            return question(client)
+    except Exception:  # noqa: BLE001 - as the module says
+        return []

@@ -1,0 +1,111 @@
+"""The nouns of the command line. Each has a module of its own, imported when one of its words is wanted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib import import_module
+from typing import Final
+
+import click
+
+from headrace import __version__
+from headrace.cli.verbs import Noun
+
+_NOUNS: Final = {
+    "standalone": (
+        "headrace.cli.commands.standalone",
+        "Run controller, segment store and REST in one process until SIGTERM or Ctrl-C.",
+    ),
+    "scope": ("headrace.cli.commands.scope", "List, create and delete scopes."),
+    "stream": (
+        "headrace.cli.commands.stream",
+        "Create, describe, scale, truncate, seal and delete streams.",
+    ),
+    "event": ("headrace.cli.commands.event", "Write events to a stream, read events from it."),
+    "table": (
+        "headrace.cli.commands.table",
+        "Create key-value tables, put, get, scan and remove their entries.",
+    ),
+    "controller": ("headrace.cli.commands.controller", "See what controllers do in the background."),
+    "user": ("headrace.cli.commands.user", "Add, list and remove the users of a users file."),
+    "inspect": (
+        "headrace.cli.commands.inspect",
+        "Look into the data of a server; nothing is ever changed.",
+    ),
+    "check": (
+        "headrace.cli.commands.check",
+        "Check the data of a server, stopped or running; nothing is ever changed.",
+    ),
+    "storage": (
+        "headrace.cli.commands.storage",
+        "Check, mend, copy and move what is in long-term storage.",
+    ),
+    "demo": (
+        "headrace.cli.commands.demo",
+        "Send the flights of New York 2013 through a durable stream and PySpark; check every total.",
+    ),
+    "completion": (
+        "headrace.cli.commands.completion",
+        "Print what makes a shell complete nouns, verbs, options and names of streams.",
+    ),
+}
+"""Module and summary of each; ``declare`` of the module returns it."""
+
+COMPLETE_VARIABLE: Final = "_HEADRACE_COMPLETE"
+"""In the environment if a shell asks what a word may become; ``headrace completion`` prints what sets it."""
+
+_SUMMARY: Final = "Tiered streaming storage: durable, ordered, elastic streams of events."
+
+_EPILOG: Final = """\
+Options may stand anywhere among the words; headrace NOUN VERB --help lists them.
+
+Exit codes: 0 done, 2 wrong request, 3 ask another server, or none answers, 4 try again later,
+5 outcome unknown, 6 corrupt data, 1 anything else.
+
+Example:
+  headrace standalone --in-memory
+  headrace scope create demo
+  headrace stream create demo/orders --segments 2
+  headrace event write demo/orders hello world
+  headrace event read demo/orders"""
+
+
+class Root(Noun):
+    """The command itself."""
+
+    def __init__(self) -> None:
+        super().__init__("headrace", _SUMMARY, _EPILOG)
+        self.subcommand_metavar = "NOUN VERB ..."
+        self.context_settings = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
+        click.version_option(__version__, message="headrace %(version)s")(self)
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's
+        return list(_NOUNS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002 - click's
+        if cmd_name in _NOUNS and cmd_name not in self.commands:
+            module, summary = _NOUNS[cmd_name]
+            declare: Callable[[str, str], click.Command] = import_module(module).declare
+            self.commands[cmd_name] = declare(cmd_name, summary)
+        return self.commands.get(cmd_name)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, summary) for name, (_, summary) in _NOUNS.items()])
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        try:
+            return super().resolve_command(ctx, args)
+        except click.NoSuchCommand as error:
+            name = error.command_name
+            meant = [f"headrace {' '.join(words)}" for words, _ in self.walk(ctx) if words[1:] == (name,)]
+            if not meant:
+                raise click.NoSuchCommand(name, possibilities=_NOUNS, ctx=ctx) from None
+            asked = [each for each in meant if any(each.split()[1] in word for word in args[1:2])]
+            guess = " or ".join(map(repr, asked or meant))
+            raise click.UsageError(f"{error.message} Did you mean {guess}?", ctx) from None
+
+
+ROOT: Final = Root()

@@ -1,0 +1,57 @@
+"""What ``headrace stream create`` does."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from headrace.cli.output import print_json
+from headrace.cli.servers import Connection, scoped
+from headrace.errors import InvalidArgumentError, NoSuchScopeError, StreamExistsError
+from headrace.model.policies import RetentionPolicy, ScalingPolicy, StreamConfiguration
+from headrace.runtime.quantities import parse_bytes, parse_duration_ms
+
+
+def create_stream(
+    *,
+    stream: str,
+    segments: int,
+    events_per_second: int | None,
+    kib_per_second: int | None,
+    scale_factor: int | None,
+    retain_time: str | None,
+    retain_size: str | None,
+    tags: Sequence[str],
+    create_scope: bool,
+    if_absent: bool,
+    connection: Connection,
+    as_json: bool,
+) -> None:
+    """Create a stream with the policies that were given."""
+    scope, stream = scoped(stream)
+    factor = 2 if scale_factor is None else scale_factor
+    if events_per_second is not None:
+        scaling = ScalingPolicy.by_event_rate(events_per_second, factor, segments)
+    elif kib_per_second is not None:
+        scaling = ScalingPolicy.by_data_rate(kib_per_second, factor, segments)
+    elif scale_factor is not None:
+        raise InvalidArgumentError("--scale-factor needs --events-per-second or --kib-per-second")
+    else:
+        scaling = ScalingPolicy.fixed(segments)
+    retention = RetentionPolicy.none()
+    if retain_time is not None:
+        retention = RetentionPolicy.by_time(parse_duration_ms(retain_time))
+    elif retain_size is not None:
+        retention = RetentionPolicy.by_size(parse_bytes(retain_size))
+    configuration = StreamConfiguration(scaling=scaling, retention=retention, tags=frozenset(tags))
+    with connection.connect() as client:
+        try:
+            created = client.create_stream(scope, stream, configuration)
+        except NoSuchScopeError:
+            if not create_scope:
+                raise
+            client.create_scope(scope)  # only now: a stream that cannot be leaves no scope behind
+            created = client.create_stream(scope, stream, configuration)
+    if not created and not if_absent:
+        raise StreamExistsError(f"stream {scope}/{stream} exists already")
+    if as_json:
+        print_json({"scope": scope, "stream": stream, "created": created})
