@@ -6,6 +6,8 @@ from typing import Any
 
 LINK = re.compile(r"\[([^\]\n]*)\]\((?!https?:|#)([^)#\s]+)(#[^)\s]*)?\)")
 
+ROLE = re.compile(r":(?:attr|class|data|func|meth|mod):<code>")
+
 
 def on_files(files: Any, config: Any, **_: Any) -> Any:
     """Put all pages of a folder in the place of its name, an overview first."""
@@ -22,6 +24,11 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
         return found[1] if target.startswith("../") else found[0]
 
     return LINK.sub(replace, markdown)
+
+
+def on_page_content(html: str, **_: Any) -> str:
+    """Drop the roles of Sphinx that docstrings have for editors."""
+    return ROLE.sub("<code>", html)
 
 
 def _expand(item: Any, pages: list[str]) -> Any:

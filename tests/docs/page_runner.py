@@ -52,6 +52,9 @@ class PageRunner:
             return self._run_python(block) if block.language == "python" else self._run_lines(block.code)
 
     def _here(self, text):
+        """Return a text with a test's places instead of those of the page: servers, stores, files."""
+        text = text.replace("s3://", f"file://{self.directory}/buckets/")
+        text = text.replace("file:///var", f"file://{self.directory}/root/var")
         for port, part in ((9090, "controller"), (10080, "rest"), (12345, "segmentstore")):
             for host in ("localhost", "127.0.0.1"):
                 text = text.replace(f"{host}:{port}", self._server.addresses[part])

@@ -14,7 +14,7 @@ PAGES = [
     for page in sorted(
         [DOCS / "index.md", *(DOCS / "guides").glob("*.md"), *(DOCS / "operating").glob("*.md")]
     )
-    if page.name not in {"runbook.md", "security.md", "spark.md", "storage.md"}  # by tests of their own
+    if page.name not in {"runbook.md", "security.md", "spark.md"}  # by tests of their own
     and blocks_of(page.read_text())
 ]
 NOT_RUN_MAX = 12
