@@ -14,6 +14,7 @@ from unittest import mock
 from headrace import connect
 from headrace.cli.main import main
 from headrace.testing import LocalServer
+from tests.docs.page_blocks import is_printed
 
 _OF_SHELLS = frozenset("|&;<>$`(){}*")
 """A command line with none of these is run in this process: a process of its own costs half a second."""
@@ -26,14 +27,14 @@ class PageRunner:
     a server of its own, which answers there from then on.
     """
 
-    def __init__(self, directory, server):
+    def __init__(self, directory, server, namespace=()):
         self.directory = directory
-        self.namespace = {"__name__": "__page__"}
+        self.namespace = {"__name__": "__page__", **dict(namespace)}
         self._server = self._shared = server
         self._loop = asyncio.Runner()
         self._own = contextlib.ExitStack()
         command = directory / "bin" / "headrace"
-        command.parent.mkdir()
+        command.parent.mkdir(parents=True)
         command.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m headrace.cli.main "$@"\n')
         command.chmod(0o755)
         self.environment = {**os.environ, "PATH": f"{command.parent}:{os.environ['PATH']}"}
@@ -46,12 +47,17 @@ class PageRunner:
             for scope in set(client.list_scopes()) - {"_system"}:
                 client.delete_scope(scope, recursive=True)
 
+    @property
+    def uri(self):
+        """Of the server that answers now."""
+        return self._server.uri
+
     def run(self, block):
         """Run a block and return what it printed on standard output."""
         with contextlib.chdir(self.directory):
             return self._run_python(block) if block.language == "python" else self._run_lines(block.code)
 
-    def _here(self, text):
+    def here(self, text):
         """Return a text with a test's places instead of those of the page: servers, stores, files."""
         text = text.replace("s3://", f"file://{self.directory}/buckets/")
         text = text.replace("file:///var", f"file://{self.directory}/root/var")
@@ -64,7 +70,7 @@ class PageRunner:
 
     def _run_python(self, block):
         tree = compile(
-            "\n" * (block.line - 1) + self._here(block.code),
+            "\n" * (block.line - 1) + self.here(block.code),
             str(self.directory / "page.py"),
             "exec",
             ast.PyCF_ALLOW_TOP_LEVEL_AWAIT,
@@ -89,7 +95,7 @@ class PageRunner:
             self._start(shlex.split(line.removesuffix("&"), comments=True)[2:])
             return ""
         environment = {**self.environment, "HEADRACE_URI": self._server.uri}
-        line = self._here(line)
+        line = self.here(line)
         words = shlex.split(line, comments=True)
         if words[0] == "headrace" and _OF_SHELLS.isdisjoint(line):
             return _run_here(words[1:], environment)
@@ -109,6 +115,20 @@ class PageRunner:
         """Start a server with the options of a line; its directory and ports are those of a test."""
         self._own.close()
         self._server = self._own.enter_context(LocalServer(self.directory / "server", *arguments))
+
+
+def run_page(runner, name, blocks):
+    """Run what a page does not exempt, and compare what it prints."""
+    for block in blocks:
+        if block.reason:
+            continue
+        try:
+            printed = runner.run(block)
+        except BaseException as error:
+            error.add_note(f"{name}, block at line {block.line}")
+            raise
+        if block.output is not None:
+            assert is_printed(block.output, printed), f"{name}, line {block.line} printed\n{printed}"
 
 
 def _run_here(words, environment):

@@ -6,7 +6,7 @@ import pytest
 
 from headrace.testing import LocalServer
 from tests.docs.page_blocks import blocks_of, is_printed
-from tests.docs.page_runner import PageRunner
+from tests.docs.page_runner import PageRunner, run_page
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAGES = [
@@ -32,16 +32,7 @@ def server(tmp_path_factory):
 def test_every_block_of_a_page_runs(page, server, tmp_path):
     runner = PageRunner(tmp_path, server)
     try:
-        for block in blocks_of(page.read_text()):
-            if block.reason:
-                continue
-            try:
-                printed = runner.run(block)
-            except BaseException as error:
-                error.add_note(f"{page.name}, block at line {block.line}")
-                raise
-            if block.output is not None:
-                assert is_printed(block.output, printed), f"line {block.line} printed\n{printed}"
+        run_page(runner, page.name, blocks_of(page.read_text()))
     finally:
         runner.close()
 
