@@ -136,12 +136,23 @@ class EventTooLargeError(InvalidArgumentError):
         self.limit_bytes = limit_bytes
 
 
-class AnswerTooLargeError(InvalidArgumentError):
-    """What was asked for takes more bytes than the answer may have; nothing of it was fetched."""
+class EventNotDecodedError(RequestError):
+    """The serializer of a reader does not take the bytes of an event, which was read all the same."""
 
-    def __init__(self, size_bytes: int, limit_bytes: int) -> None:
+    def __init__(self, stream: str, segment_id: int, offset: int, reason: str) -> None:
+        super().__init__(f"the event at {offset} of segment {segment_id} of {stream} is {reason}")
+        self.stream = stream
+        self.segment_id = segment_id
+        self.offset = offset
+
+
+class AnswerTooLargeError(InvalidArgumentError):
+    """What was asked for takes more bytes than the answer may have; nothing of it is returned."""
+
+    def __init__(self, size_bytes: int, limit_bytes: int, message: str = "") -> None:
         super().__init__(
-            f"the requested data take {size_bytes} bytes, a reply holds {limit_bytes}: request less"
+            message
+            or f"the requested data take {size_bytes} bytes, a reply holds {limit_bytes}: request less"
         )
         self.size_bytes = size_bytes
         self.limit_bytes = limit_bytes

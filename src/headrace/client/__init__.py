@@ -23,6 +23,8 @@ from headrace.client.reader.event_reader import EventReader
 from headrace.client.reader.segment_range import SegmentRangeReader
 from headrace.client.reader.time_windows import TimeWindow, TimeWindows
 from headrace.client.segment_calls import SegmentInfo
+from headrace.client.serializers import Serializer
+from headrace.client.stream import Stream
 from headrace.client.tables.changes import Insert, Put, Remove
 from headrace.client.tables.key_value_table import KeyValueTable
 from headrace.client.tables.versions import TableVersion, VersionedEntry, VersionedKey
@@ -59,7 +61,9 @@ __all__ = [
     "SegmentInfo",
     "SegmentRange",
     "SegmentRangeReader",
+    "Serializer",
     "SinkWatermark",
+    "Stream",
     "StreamConfiguration",
     "StreamCut",
     "StreamInfo",

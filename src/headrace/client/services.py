@@ -16,6 +16,8 @@ from headrace.runtime.supervisor import Supervisor
 class ClientServices:
     """Components handed to writers and readers; they own none of them."""
 
+    uri: str
+    """Of the controllers, as it was given."""
     pool: ConnectionPool
     segments: Segments
     tokens: Tokens

@@ -16,7 +16,11 @@ _SIZES: Final = {
     "k": KIB, "m": MIB, "g": GIB, "kb": 1000, "mb": 1000**2, "gb": 1000**3,
 }  # fmt: skip
 
-_DURATIONS_MS: Final = {"ms": 1, "s": 1000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
+_DURATIONS_MS: Final = {
+    "ms": 1, "s": 1000, "min": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000,
+    "second": 1000, "minute": 60_000, "hour": 3_600_000, "day": 86_400_000, "week": 604_800_000,
+}  # fmt: skip
+"""A word may be in the plural."""
 
 
 def parse_bytes(text: str) -> int:
@@ -33,13 +37,14 @@ def parse_bytes(text: str) -> int:
 
 
 def parse_duration_ms(text: str, *, unit_default_ms: int = 1) -> int:
-    """Return the milliseconds that ``text`` names: ``250ms``, ``30 s``, ``5min``, ``2h``, ``7d``.
+    """Return the milliseconds that ``text`` names: ``250ms``, ``30 s``, ``5min``, ``2h``, ``7 days``.
 
     Raises:
         InvalidArgumentError: it is no duration, or no whole number of milliseconds.
     """
     number, unit = _split(text, "duration")
-    factor = _DURATIONS_MS.get(unit.lower()) if unit else unit_default_ms
+    word = unit.lower()
+    factor = _DURATIONS_MS.get(word.removesuffix("s") if len(word) > 2 else word) if unit else unit_default_ms
     if factor is None:
         raise InvalidArgumentError(f"{text!r}: unknown unit {unit!r}, use ms, s, min, h or d")
     return _whole(text, number, factor)

@@ -12,9 +12,7 @@ from collections import OrderedDict
 from pathlib import Path
 from typing import Any, Final
 
-from headrace.client.blocking import connect
-from headrace.client.blocking.client import BlockingClient
-from headrace.client.blocking.writers import BlockingTxnWriter
+from headrace.client.blocking import BlockingClient, BlockingTxnWriter, connect
 from headrace.client.config import ClientConfig, ReaderConfig, WriterConfig
 from headrace.client.credentials import Credentials
 from headrace.errors import InvalidArgumentError

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headrace.client.blocking.client import BlockingClient
+from headrace.client.blocking import BlockingClient
 from headrace.errors import NoSuchScopeError, NoSuchStreamError
 from headrace.limits import KIB
 from headrace.model.policies import RetentionPolicy, ScalingPolicy, StreamConfiguration

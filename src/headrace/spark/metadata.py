@@ -7,7 +7,7 @@ from typing import Any
 
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
-from headrace.client.blocking.client import BlockingClient
+from headrace.client.blocking import BlockingClient
 from headrace.errors import NoSuchScopeError
 from headrace.spark.client_cache import client_for
 from headrace.spark.options import SourceOptions

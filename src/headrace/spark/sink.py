@@ -21,7 +21,7 @@ from pyspark.sql.datasource import (
     WriterCommitMessage,
 )
 
-from headrace.client.blocking.writers import BlockingTransaction, BlockingWriter
+from headrace.client.blocking import BlockingTransaction, BlockingWriter
 from headrace.client.control.transactions import BatchStatus, TransactionTag
 from headrace.errors import HeadraceError, InvalidArgumentError, PreconditionError, TransactionStateError
 from headrace.spark.client_cache import client_for, txn_writer_for

@@ -7,7 +7,7 @@ from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
-from headrace.client.blocking.client import BlockingClient
+from headrace.client.blocking import BlockingClient
 from headrace.client.reader.event_framing import find_frames
 from headrace.errors import DataCorruptionError
 from headrace.model.key_space import KeyRange

@@ -32,6 +32,7 @@ from headrace.client import (
     ScalingPolicy,
     SegmentInfo,
     SegmentRange,
+    Serializer,
     SinkWatermark,
     StreamConfiguration,
     StreamCut,
@@ -48,29 +49,29 @@ from headrace.client import (
     WriterConfig,
     events_to_arrow,
 )
-from headrace.client.blocking.byte_streams import BlockingByteReader, BlockingByteWriter
-from headrace.client.blocking.client import BlockingClient, connect
-from headrace.client.blocking.event_times import BlockingEventWriter, BlockingTimeWindows
-from headrace.client.blocking.readers import BlockingEventReader, BlockingSegmentRange
-from headrace.client.blocking.tables import BlockingKeyValueTable
-from headrace.client.blocking.writers import (
-    BlockingAck,
-    BlockingTransaction,
-    BlockingTxnWriter,
-    BlockingWriter,
-)
+from headrace.client.blocking.acks import Ack
+from headrace.client.blocking.byte_streams import ByteReader, ByteWriter
+from headrace.client.blocking.client import Client, connect
+from headrace.client.blocking.event_times import EventWriter, TimeWindows
+from headrace.client.blocking.readers import EventReader, SegmentRangeReader
+from headrace.client.blocking.stream import Stream
+from headrace.client.blocking.tables import KeyValueTable
+from headrace.client.blocking.transactions import Transaction, TxnWriter
+from headrace.client.blocking.writers import Writer
 
-Ack = BlockingAck
-ByteReader = BlockingByteReader
-ByteWriter = BlockingByteWriter
-Client = BlockingClient
-EventReader = BlockingEventReader
-EventWriter = BlockingEventWriter
-KeyValueTable = BlockingKeyValueTable
-SegmentRangeReader = BlockingSegmentRange
-TimeWindows = BlockingTimeWindows
-Transaction = BlockingTransaction
-TxnWriter = BlockingTxnWriter
+# The names they had before they had the ones of the front door.
+BlockingAck = Ack
+BlockingByteReader = ByteReader
+BlockingByteWriter = ByteWriter
+BlockingClient = Client
+BlockingEventReader = EventReader
+BlockingEventWriter = EventWriter
+BlockingKeyValueTable = KeyValueTable
+BlockingSegmentRange = SegmentRangeReader
+BlockingTimeWindows = TimeWindows
+BlockingTransaction = Transaction
+BlockingTxnWriter = TxnWriter
+BlockingWriter = Writer
 
 __all__ = [
     "UNBOUNDED",
@@ -111,7 +112,9 @@ __all__ = [
     "SegmentInfo",
     "SegmentRange",
     "SegmentRangeReader",
+    "Serializer",
     "SinkWatermark",
+    "Stream",
     "StreamConfiguration",
     "StreamCut",
     "StreamInfo",

@@ -6,16 +6,16 @@ import io
 from typing import Any
 
 from headrace.client.blocking.loop_thread import LoopThread
-from headrace.client.reader.byte_reader import ByteReader
-from headrace.client.writer.byte_writer import ByteWriter
+from headrace.client.reader import byte_reader
+from headrace.client.writer import byte_writer
 
 
-class BlockingByteWriter(io.RawIOBase):
+class ByteWriter(io.RawIOBase):
     """A file that only grows. ``write`` waits while too much is not durable yet, ``flush`` until all of it
     is.
     """
 
-    def __init__(self, writer: ByteWriter, thread: LoopThread) -> None:
+    def __init__(self, writer: byte_writer.ByteWriter, thread: LoopThread) -> None:
         super().__init__()
         self._writer = writer
         self._thread = thread
@@ -58,12 +58,12 @@ class BlockingByteWriter(io.RawIOBase):
             super().close()
 
 
-class BlockingByteReader(io.RawIOBase):
+class ByteReader(io.RawIOBase):
     """A file that may still grow: reading waits at its end until there is more, or the byte stream is
     sealed.
     """
 
-    def __init__(self, reader: ByteReader, thread: LoopThread) -> None:
+    def __init__(self, reader: byte_reader.ByteReader, thread: LoopThread) -> None:
         super().__init__()
         self._reader = reader
         self._thread = thread

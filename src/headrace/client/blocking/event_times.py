@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from headrace.client.blocking.loop_thread import LoopThread
-from headrace.client.blocking.writers import BlockingWriter
-from headrace.client.reader.time_windows import TimeWindow, TimeWindows
-from headrace.client.writer.event_writer import EventWriter
+from headrace.client.blocking.writers import Writer
+from headrace.client.reader import time_windows as on_loop
+from headrace.client.writer import event_writer
 from headrace.model.stream_cut import StreamCut
 
 
-class BlockingEventWriter(BlockingWriter):
+class EventWriter(Writer):
     """Writes events to a stream from any thread."""
 
-    def __init__(self, writer: EventWriter, thread: LoopThread) -> None:
+    def __init__(self, writer: event_writer.EventWriter, thread: LoopThread) -> None:
         super().__init__(writer, thread)
         self._event_writer = writer
 
@@ -34,13 +34,13 @@ class BlockingEventWriter(BlockingWriter):
         self._thread.run(note())
 
 
-class BlockingTimeWindows:
+class TimeWindows:
     """Follows the watermarks of one stream along positions that ascend. One consumer at a time."""
 
-    def __init__(self, windows: TimeWindows, thread: LoopThread) -> None:
+    def __init__(self, windows: on_loop.TimeWindows, thread: LoopThread) -> None:
         self._windows = windows
         self._thread = thread
 
-    def advance(self, position: StreamCut) -> TimeWindow:
+    def advance(self, position: StreamCut) -> on_loop.TimeWindow:
         """Return the window at ``position``; see :meth:`TimeWindows.advance`."""
         return self._thread.run(self._windows.advance(position))

@@ -7,16 +7,15 @@ from types import TracebackType
 from typing import Self
 
 from headrace.client.blocking.loop_thread import LoopThread
+from headrace.client.reader import event_reader, segment_range
 from headrace.client.reader.event_batch import Event, EventBatch
-from headrace.client.reader.event_reader import EventReader
-from headrace.client.reader.segment_range import SegmentRangeReader
 from headrace.model.stream_cut import StreamCut
 
 
-class BlockingEventReader:
+class EventReader:
     """Reads the events of a stream between two cuts. One consumer at a time."""
 
-    def __init__(self, reader: EventReader, thread: LoopThread) -> None:
+    def __init__(self, reader: event_reader.EventReader, thread: LoopThread) -> None:
         self._reader = reader
         self._thread = thread
         self._within: Event | None = None
@@ -65,10 +64,10 @@ class BlockingEventReader:
         self.close()
 
 
-class BlockingSegmentRange:
+class SegmentRangeReader:
     """The bytes ``[start, end)`` of a segment. One consumer at a time."""
 
-    def __init__(self, part: SegmentRangeReader, thread: LoopThread) -> None:
+    def __init__(self, part: segment_range.SegmentRangeReader, thread: LoopThread) -> None:
         self._part = part
         self._thread = thread
 

@@ -15,9 +15,9 @@ from types import TracebackType
 from typing import Any, Final, Self
 
 from headrace.client.blocking.loop_thread import LoopThread
+from headrace.client.tables import key_value_table
 from headrace.client.tables.changes import Change
 from headrace.client.tables.key_layout import Key
-from headrace.client.tables.key_value_table import KeyValueTable
 from headrace.client.tables.versions import TableVersion, VersionedEntry, VersionedKey
 from headrace.errors import TableKeyMissingError, TableKeyVersionError
 from headrace.model.key_value_table import KeyValueTableConfiguration
@@ -25,7 +25,7 @@ from headrace.model.key_value_table import KeyValueTableConfiguration
 _NOTHING: Final = object()
 
 
-class BlockingKeyValueTable(MutableMapping[Key, bytes]):
+class KeyValueTable(MutableMapping[Key, bytes]):
     """A table as a mapping, in the order of its keys, and with versions. For any number of threads.
 
     Keys, errors and limits are those of :class:`KeyValueTable`. ``len``, iteration and what is made of them
@@ -36,7 +36,7 @@ class BlockingKeyValueTable(MutableMapping[Key, bytes]):
     __eq__ = object.__eq__
     __hash__ = object.__hash__
 
-    def __init__(self, table: KeyValueTable, thread: LoopThread) -> None:
+    def __init__(self, table: key_value_table.KeyValueTable, thread: LoopThread) -> None:
         self._table = table
         self._thread = thread
 
@@ -206,7 +206,7 @@ class BlockingKeyValueTable(MutableMapping[Key, bytes]):
 
 
 class _Items(ItemsView[Key, bytes]):
-    _mapping: BlockingKeyValueTable
+    _mapping: KeyValueTable
 
     def __iter__(self) -> Iterator[tuple[Key, bytes]]:
         for key, value, _ in self._mapping.scan():
@@ -214,7 +214,7 @@ class _Items(ItemsView[Key, bytes]):
 
 
 class _Values(ValuesView[bytes]):
-    _mapping: BlockingKeyValueTable
+    _mapping: KeyValueTable
 
     def __iter__(self) -> Iterator[bytes]:
         for entry in self._mapping.scan():

@@ -5,69 +5,36 @@ per event.
 from __future__ import annotations
 
 import threading
-import uuid
 from collections.abc import Callable, Sequence
 from functools import partial
 from types import TracebackType
 from typing import Any, Final, Self
 
+from headrace.client.blocking.acks import Ack
 from headrace.client.blocking.given_batch import own_batch, own_list
 from headrace.client.blocking.loop_thread import LoopThread
-from headrace.client.control.transactions import SinkWatermark, TransactionStatus, TransactionTag
-from headrace.client.writer.ack import Ack
+from headrace.client.vectors import is_arrow
+from headrace.client.writer import ack as on_loop
 from headrace.client.writer.event_frames import event_header, own_event
-from headrace.client.writer.routed_writer import MANY_BYTES_MAX, RoutedWriter, WriterStatistics
+from headrace.client.writer.routed_writer import (
+    MANY_BYTES_MAX,
+    EncodedEvent,
+    RoutedWriter,
+    WriterStatistics,
+)
 from headrace.client.writer.routing import check_key
-from headrace.client.writer.txn_writer import Transaction, TxnWriter
-from headrace.errors import ClosedError, DeadlineExceededError, EventTooLargeError, HeadraceError
+from headrace.errors import ClosedError, EventTooLargeError
 from headrace.limits import EVENT_BYTES_MAX, EVENT_HEADER_BYTES
 
 _MANY: Final = 32
 """From so many events on it pays to frame and route a batch as a whole."""
 
 
-class BlockingAck:
-    """Done when everything it stands for is durable: the events of one batch, or of one call."""
-
-    __slots__ = ("_condition", "_done", "_error", "events", "keys", "size_bytes")
-
-    def __init__(self, condition: threading.Condition) -> None:
-        self._condition = condition
-        self._done = False
-        self._error: BaseException | None = None
-        self.events: list[bytes] = []
-        self.keys: list[str | None] = []
-        self.size_bytes = 0
-
-    def done(self) -> bool:
-        """Tell whether it is settled, either way."""
-        return self._done
-
-    def wait(self, timeout_s: float | None = None) -> None:
-        """Wait until everything is durable.
-
-        Raises:
-            DeadlineExceededError: it is not yet.
-            HeadraceError: why it is not and will not be.
-        """
-        if not self._done:
-            with self._condition:
-                if not self._condition.wait_for(self.done, timeout_s):
-                    raise DeadlineExceededError(f"not durable after {timeout_s} s")
-        if self._error is not None:
-            raise self._error
-
-    def settle(self, error: BaseException | None) -> None:
-        """For the writer, which holds the condition."""
-        self._error = error
-        self._done = True
-
-
-def _settle_part(whole: Ack, part: Ack) -> None:
+def _settle_part(whole: on_loop.Ack, part: on_loop.Ack) -> None:
     whole.settle_part(part.error())
 
 
-class BlockingWriter:
+class Writer:
     """Writes events to a stream or a transaction from any thread.
 
     ``write`` waits only while the window is full. Closing makes everything durable.
@@ -76,11 +43,15 @@ class BlockingWriter:
     def __init__(self, writer: RoutedWriter, thread: LoopThread) -> None:
         self._writer = writer
         self._thread = thread
+        codec = self._codec = writer.take_codec()
+        """Values become bytes in the thread that writes them."""
+        self._plain: type[object] = bytes if codec is None else EncodedEvent
+        self._encode: Callable[[Any], bytes] = own_event if codec is None else codec.encode
         self._lock = threading.Lock()
         self._condition = threading.Condition(self._lock)
-        self._queue: list[tuple[BlockingAck, Callable[[], Ack] | None]] = []
+        self._queue: list[tuple[Ack, Callable[[], on_loop.Ack] | None]] = []
         """Handed over in order: batches of single events, and calls that bring many."""
-        self._open: BlockingAck | None = None
+        self._open: Ack | None = None
         """The last of the queue, if it still takes single events."""
         self._unacknowledged_bytes = 0
         self._waiting = 0
@@ -95,18 +66,24 @@ class BlockingWriter:
     def stream(self) -> str:
         return self._writer.stream
 
-    def write(self, event: bytes | bytearray | memoryview, routing_key: str | None = None) -> BlockingAck:
+    def write(self, event: Any, routing_key: str | None = None) -> Ack:
         """Take one event. Events of one key written by one thread keep their order.
+
+        >>> writer.write(b"hello", "some key").wait()           # durable once this returns
+
+        Args:
+            event: bytes, text, or what the serializer of the writer takes.
+            routing_key: events of one key are read in the order of their writes; None: they are spread.
 
         Returns:
             What stands for the batch the event is in: ``wait()`` for it to know that the event is durable.
 
         Raises:
-            InvalidArgumentError: the event is no bytes, empty or larger than 8 MiB, or the key no string.
+            InvalidArgumentError: the event is none, empty or larger than 8 MiB, or the key no string.
             HeadraceError: why the writer failed earlier.
         """
-        if type(event) is not bytes:
-            event = own_event(event)
+        if type(event) is not self._plain:
+            event = self._encode(event)
         if routing_key is not None and type(routing_key) is not str:
             check_key(routing_key)
         size = len(event)
@@ -127,7 +104,7 @@ class BlockingWriter:
                 batch.keys.append(routing_key)
                 batch.size_bytes += size
                 return batch
-            batch = self._open = BlockingAck(self._condition)
+            batch = self._open = Ack(self._condition)
             batch.events.append(event)
             batch.keys.append(routing_key)
             batch.size_bytes = size
@@ -137,7 +114,7 @@ class BlockingWriter:
             self._wake_loop()
         return batch
 
-    def write_many(self, events: Any, routing_keys: Any = None) -> BlockingAck:
+    def write_many(self, events: Any, routing_keys: Any = None) -> Ack:
         """Take many events without an object per event; see :meth:`EventWriter.write_many`.
 
         Framing and routing happen on the loop's thread. The caller may change its lists at once.
@@ -147,10 +124,12 @@ class BlockingWriter:
                 number; no event was taken.
             HeadraceError: why the writer failed earlier.
         """
+        if self._codec is not None and not is_arrow(events):
+            events = list(map(self._codec.encode, events))
         own, keys, size_bytes = own_batch(events, routing_keys)
         return self._hand_over_call(lambda: self._writer.write_many(own, keys), size_bytes)
 
-    def write_atomic(self, events: Sequence[bytes], routing_key: str) -> BlockingAck:
+    def write_atomic(self, events: Sequence[Any], routing_key: str) -> Ack:
         """Take several events of one key that are stored together or not at all.
 
         Raises:
@@ -158,13 +137,15 @@ class BlockingWriter:
             HeadraceError: as :meth:`write`.
         """
         check_key(routing_key)
-        own, size_bytes = own_list(events) if len(events) else ([], 0)
+        if self._codec is not None:
+            events = list(map(self._codec.encode, events))
+        own, size_bytes = own_list(events) if events else ([], 0)
         limit = EVENT_BYTES_MAX + EVENT_HEADER_BYTES
         if size_bytes > limit:
             raise EventTooLargeError(size_bytes, limit)
         return self._hand_over_call(lambda: self._writer.write_atomic(own, routing_key), size_bytes)
 
-    def _hand_over_call(self, take: Callable[[], Ack], size_bytes: int) -> BlockingAck:
+    def _hand_over_call(self, take: Callable[[], on_loop.Ack], size_bytes: int) -> Ack:
         """Queue one call behind what was written before it."""
         with self._lock:
             if (
@@ -173,7 +154,7 @@ class BlockingWriter:
                 or self._closed
             ):
                 self._wait_for_window()
-            batch = BlockingAck(self._condition)
+            batch = Ack(self._condition)
             batch.size_bytes = size_bytes
             self._unacknowledged_bytes += size_bytes
             self._open = None
@@ -228,12 +209,12 @@ class BlockingWriter:
             if len(acks) == 1:
                 acks[0].add_done_callback(partial(self._on_done, batch))
                 continue
-            whole = Ack(len(acks))
+            whole = on_loop.Ack(len(acks))
             whole.add_done_callback(partial(self._on_done, batch))
             for ack in acks:
                 ack.add_done_callback(partial(_settle_part, whole))
 
-    def _take(self, batch: BlockingAck) -> list[Ack]:
+    def _take(self, batch: Ack) -> list[on_loop.Ack]:
         events, batch.events = batch.events, []
         keys, batch.keys = batch.keys, []
         writer = self._writer
@@ -247,7 +228,7 @@ class BlockingWriter:
         acks = [writer.write(event, key) for event, key in zip(events, keys, strict=True)]
         return list(dict.fromkeys(acks))
 
-    def _refuse(self, batch: BlockingAck, error: Exception) -> None:
+    def _refuse(self, batch: Ack, error: Exception) -> None:
         """Fail the writer: it took nothing of a batch. Batches behind it would lose their order, and callers
         that wait for all events have to be notified.
         """
@@ -256,10 +237,10 @@ class BlockingWriter:
                 self._error = error
         self._settle(batch, error)
 
-    def _on_done(self, batch: BlockingAck, ack: Ack) -> None:
+    def _on_done(self, batch: Ack, ack: on_loop.Ack) -> None:
         self._settle(batch, ack.error())
 
-    def _settle(self, batch: BlockingAck, error: BaseException | None) -> None:
+    def _settle(self, batch: Ack, error: BaseException | None) -> None:
         with self._condition:
             self._unacknowledged_bytes -= batch.size_bytes
             batch.settle(error)
@@ -304,106 +285,6 @@ class BlockingWriter:
     def statistics(self) -> WriterStatistics:
         """Return gauges of now and counts since creation."""
         return self._thread.call(self._writer.statistics)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
-
-class BlockingTransaction(BlockingWriter):
-    """An open transaction. As a context manager it commits, or aborts if an exception leaves the block."""
-
-    def __init__(self, transaction: Transaction, thread: LoopThread) -> None:
-        super().__init__(transaction, thread)
-        self._transaction = transaction
-
-    @property
-    def txn_id(self) -> int:
-        """The 128-bit id as a number."""
-        return self._transaction.txn_id
-
-    @property
-    def txn_uuid(self) -> uuid.UUID:
-        return self._transaction.txn_uuid
-
-    @property
-    def is_open(self) -> bool:
-        """It was neither committed nor aborted through this object."""
-        return self._transaction.is_open
-
-    def commit(self, timestamp: int | None = None, *, wait: bool = False) -> None:
-        """Make every event durable and decide that all become visible; see :meth:`Transaction.commit`."""
-
-        async def commit() -> None:
-            self._hand_over()
-            self._check_taken()
-            await self._transaction.commit(timestamp, wait=wait)
-
-        self._thread.run(commit())
-
-    def abort(self) -> None:
-        """Drop every event. Does nothing if it has ended already."""
-        self._thread.run(self._transaction.abort())
-
-    def status(self) -> TransactionStatus:
-        """Ask the controller where the transaction is."""
-        return self._thread.run(self._transaction.status())
-
-    def detach(self, *, keep_alive: bool = False) -> int:
-        """Leave the (flushed) transaction open for another caller to commit; return its id.
-
-        With ``keep_alive`` it is pinged until it has ended or its writer is closed.
-        """
-        return self._thread.call(lambda: self._transaction.detach(keep_alive=keep_alive))
-
-    def close(self) -> None:
-        """Abort the transaction if it is open. Idempotent."""
-        self.abort()
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if not self.is_open:
-            return
-        if kind is None:
-            self.commit()
-            return
-        try:
-            self.abort()
-        except HeadraceError:
-            return  # the exception being raised matters more
-
-
-class BlockingTxnWriter:
-    """Begins transactions on one stream and keeps them alive."""
-
-    def __init__(self, writer: TxnWriter, thread: LoopThread) -> None:
-        self._writer = writer
-        self._thread = thread
-
-    def _wrap(self, transaction: Transaction) -> BlockingTransaction:
-        return BlockingTransaction(transaction, self._thread)
-
-    def begin(self) -> BlockingTransaction:
-        """Begin a transaction."""
-        return self._wrap(self._thread.run(self._writer.begin()))
-
-    def begin_tagged(self, tag: TransactionTag) -> BlockingTransaction | SinkWatermark:
-        """Begin a transaction of a sink's batch; the watermark is returned if the batch is in already."""
-        begun = self._thread.run(self._writer.begin_tagged(tag))
-        return self._wrap(begun) if isinstance(begun, Transaction) else begun
-
-    def resume(self, txn_id: int) -> BlockingTransaction:
-        """Continue an open transaction that another caller began."""
-        return self._wrap(self._thread.run(self._writer.resume(txn_id)))
-
-    def close(self) -> None:
-        """Abort every open transaction and stop. Idempotent."""
-        self._thread.run(self._writer.close())
 
     def __enter__(self) -> Self:
         return self

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Mapping
-from typing import Final, Literal
+from typing import Final
 
 from headrace.client.config import ReaderConfig
 from headrace.client.reader.cut_check import PROBE_BYTES, begins_event, check_cover, check_known
@@ -18,8 +18,24 @@ from headrace.model.stream_cut import StreamCut
 
 _TAIL_ATTEMPTS: Final = 3
 
-Edge = StreamCut | Literal["head", "tail"]
-"""A cut, or a name for one that has to be looked up."""
+Edge = StreamCut | str
+"""A cut, the text of one, or ``"head"`` or ``"tail"``, which have to be looked up."""
+
+
+def last_of(end: Edge | None, follow: bool) -> Edge | None:
+    """Return where to stop reading; None is never.
+
+    Raises:
+        InvalidArgumentError: something is to be followed beyond a given end.
+    """
+    if follow and end is not None and end != "tail":
+        raise InvalidArgumentError("follow goes on behind the tail: it takes no other end")
+    return None if follow else end
+
+
+def parse_edge(edge: Edge) -> Edge:
+    """Return a text that is no name as the cut that it says. Raises InvalidArgumentError: it says none."""
+    return StreamCut.from_text(edge) if isinstance(edge, str) and edge not in {"head", "tail"} else edge
 
 
 class Cuts:

@@ -3,22 +3,48 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import repeat
 from typing import Any
 
 from headrace.client.reader.event_framing import payload_column, payloads
+from headrace.client.serializers import Codec
 from headrace.limits import EVENT_HEADER_BYTES
 
 
+class _Remembered:
+    """Remembers the value of an event once it was asked for; costs nothing before."""
+
+    __slots__ = ("_value",)
+    _value: Any
+
+
 @dataclass(slots=True)
-class Event:
+class Event(_Remembered):
     """One event and where it is stored."""
 
     data: bytes
     segment_id: int
     offset: int
     """Of its header."""
+    decoder: Decoder | None = field(default=None, compare=False, repr=False)
+    """Of its reader; None: it has no serializer."""
+
+    @property
+    def value(self) -> Any:
+        """What the serializer of the reader makes of ``data``; without one ``data`` itself.
+
+        Raises:
+            EventNotDecodedError: the serializer does not take it; reading may go on.
+        """
+        try:
+            return self._value
+        except AttributeError:
+            decoder = self.decoder
+            self._value = value = (
+                self.data if decoder is None else decoder.decode(self.data, self.segment_id, self.offset)
+            )
+            return value
 
     @property
     def end_offset(self) -> int:
@@ -26,10 +52,24 @@ class Event:
         return self.offset + EVENT_HEADER_BYTES + len(self.data)
 
 
+class Decoder:
+    """Makes values of the events of a stream."""
+
+    __slots__ = ("_codec", "_stream")
+
+    def __init__(self, codec: Codec, scope: str, stream: str) -> None:
+        self._codec = codec
+        self._stream = f"{scope}/{stream}"
+
+    def decode(self, data: bytes, segment_id: int, offset: int) -> Any:
+        """Return the value of an event. Raises EventNotDecodedError."""
+        return self._codec.decode(data, self._stream, segment_id, offset)
+
+
 class EventBatch:
     """Whole events, contiguous in one segment, in order. Its buffer belongs to the owner of the batch."""
 
-    __slots__ = ("_base", "_buffer", "_frames", "scope", "segment_id", "start_offset", "stream")
+    __slots__ = ("_base", "_buffer", "_frames", "decoder", "scope", "segment_id", "start_offset", "stream")
 
     def __init__(
         self, scope: str, stream: str, segment_id: int, buffer: bytearray | bytes, frames: Any, offset: int
@@ -46,6 +86,8 @@ class EventBatch:
         self._buffer = buffer
         self._frames = frames
         self._base = offset - int(frames[0])
+        self.decoder: Decoder | None = None
+        """Of the reader that gave it; None: it has no serializer."""
 
     def __len__(self) -> int:
         """Return the number of events."""
@@ -83,7 +125,13 @@ class EventBatch:
         """Return an iterator over all events with their places."""
         offsets = self.offsets()
         places = offsets if isinstance(offsets, list) else offsets.tolist()
-        return map(Event, self.payloads(), repeat(self.segment_id), places)
+        if self.decoder is None:
+            return map(Event, self.payloads(), repeat(self.segment_id), places)
+        return map(Event, self.payloads(), repeat(self.segment_id), places, repeat(self.decoder))
+
+    def values(self) -> list[Any]:
+        """Return what the serializer of the reader makes of the events. Raises EventNotDecodedError."""
+        return [event.value for event in self.events()]
 
     def to_arrow(self) -> Any:
         """Return the events as a ``pyarrow.BinaryArray`` without an object per event."""

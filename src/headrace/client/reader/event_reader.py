@@ -12,12 +12,13 @@ from types import TracebackType
 from typing import Final, Self
 
 from headrace.client.config import ReaderConfig
-from headrace.client.reader.cuts import Cuts, Edge
-from headrace.client.reader.event_batch import Event, EventBatch
+from headrace.client.reader.cuts import Cuts, Edge, parse_edge
+from headrace.client.reader.event_batch import Decoder, Event, EventBatch
 from headrace.client.reader.event_cutter import EventCutter
 from headrace.client.reader.segment_input import PIECES_MAX, SegmentInput
 from headrace.client.reader.stream_walk import Start, StreamWalk
 from headrace.client.segment_calls import SegmentCalls
+from headrace.client.serializers import Codec
 from headrace.client.services import ClientServices, SegmentAddress
 from headrace.errors import (
     ClosedError,
@@ -43,6 +44,7 @@ class EventReader:
         calls: SegmentCalls,
         config: ReaderConfig,
         walk: StreamWalk,
+        codec: Codec | None = None,
     ) -> None:
         self.scope = scope
         self.stream = stream
@@ -50,6 +52,7 @@ class EventReader:
         self._calls = calls
         self._config = config
         self._walk = walk
+        self._decoder = None if codec is None else Decoder(codec, scope, stream)
         self._inputs: dict[int, tuple[SegmentInput, EventCutter]] = {}
         self._ready: dict[int, None] = {}
         self._news: asyncio.Future[None] | None = None
@@ -69,8 +72,10 @@ class EventReader:
         *,
         start: Edge,
         end: Edge | None,
+        codec: Codec | None = None,
     ) -> Self:
         """Look up where to start and stop, and begin to read."""
+        start, end = parse_edge(start), None if end is None else parse_edge(end)
         cuts = Cuts(services, calls, config)
         first = await cuts.start(scope, stream, start)
         last = await cuts.end(scope, stream, end)
@@ -79,7 +84,7 @@ class EventReader:
             if isinstance(edge, StreamCut) and cut is not None:
                 await cuts.check(cut, ranges)
         walk = StreamWalk(first.offsets, ranges, None if last is None else last.offsets)
-        reader = cls(scope, stream, services, calls, config, walk)
+        reader = cls(scope, stream, services, calls, config, walk, codec)
         await reader._begin(walk.to_read())
         return reader
 
@@ -113,6 +118,7 @@ class EventReader:
                     raise
                 if batch is not None:
                     self._walk.on_read(segment_id, batch.end_offset)
+                    batch.decoder = self._decoder
                     return batch
             if self._walk.is_complete:
                 return None

@@ -17,7 +17,7 @@ from headrace.client.config import APPEND_BLOCK_BYTES_MAX, WriterConfig
 from headrace.client.segment_calls import SegmentCalls
 from headrace.client.services import ClientServices, SegmentAddress
 from headrace.client.writer.ack import Ack
-from headrace.client.writer.event_frames import own_event
+from headrace.client.writer.event_frames import own_bytes
 from headrace.client.writer.inflight_window import Block
 from headrace.client.writer.segment_output import SegmentOutput
 from headrace.errors import ClosedError, HeadraceError, SegmentSealedError, ThrottledError
@@ -54,7 +54,7 @@ class ByteWriter:
             raise ThrottledError(
                 f"{self._unacknowledged_bytes} bytes of {self.address.name} are unacknowledged"
             )
-        whole = memoryview(own_event(data))
+        whole = memoryview(own_bytes(data))
         ack = Ack(1)
         for begin in range(0, len(whole), APPEND_BLOCK_BYTES_MAX):
             piece = whole[begin : begin + APPEND_BLOCK_BYTES_MAX]

@@ -17,7 +17,8 @@ from headrace.limits import EVENT_BYTES_MAX, EVENT_HEADER_BYTES, MIB
 
 _HEADER: Final = struct.Struct(">q")
 
-Event = bytes | bytearray | memoryview
+Event = bytes | bytearray | memoryview | str
+"""Text is written as UTF-8."""
 
 
 SHORT_EVENT_BYTES: Final = 4097
@@ -50,34 +51,52 @@ def _illegal(length: int) -> InvalidArgumentError:
     return EventTooLargeError(length, EVENT_BYTES_MAX)
 
 
-def own_event(event: Event) -> bytes:
-    """Return the event as immutable ``bytes``.
+def own_bytes(data: Any) -> bytes:
+    """Return what a caller gave as immutable ``bytes``.
 
     A view is measured in items, not in bytes: only what is returned has the length to be written down.
 
     Raises:
-        InvalidArgumentError: the event is not bytes.
+        InvalidArgumentError: it is not bytes.
+    """
+    if type(data) is bytes:
+        return data
+    try:
+        return memoryview(data).tobytes()
+    except TypeError as error:
+        raise InvalidArgumentError(f"these are no bytes: {error}") from None
+
+
+def own_event(event: Any) -> bytes:
+    """Return the event as immutable ``bytes``; text becomes UTF-8.
+
+    Raises:
+        InvalidArgumentError: the event is neither bytes nor text.
     """
     if type(event) is bytes:
         return event
     try:
-        return memoryview(event).tobytes()
-    except TypeError as error:
-        raise InvalidArgumentError(f"an event is bytes: {error}") from None
+        return event.encode() if isinstance(event, str) else memoryview(event).tobytes()
+    except TypeError:
+        raise InvalidArgumentError(
+            f"an event is bytes or str, not {type(event).__name__}; a writer with a serializer, such as "
+            "serializer='json', takes other values"
+        ) from None
+    except UnicodeEncodeError as error:
+        raise InvalidArgumentError(f"an event is no text: {error}") from None
 
 
 def own_events(events: Sequence[Event]) -> Sequence[bytes]:
     """Return the events as immutable ``bytes``.
 
     Raises:
-        InvalidArgumentError: an event is not bytes.
+        InvalidArgumentError: an event is neither bytes nor text, or ``events`` is one itself.
     """
+    if isinstance(events, bytes | bytearray | memoryview | str):
+        raise InvalidArgumentError(f"this is one event, and a sequence of events is wanted: {events!r:.40}")
     if set(map(type, events)) == {bytes}:
         return events  # type: ignore[return-value] # by the look at every type
-    try:
-        return [b"".join((event,)) for event in events]
-    except TypeError as error:
-        raise InvalidArgumentError(f"events are bytes: {error}") from None
+    return list(map(own_event, events))
 
 
 def frame_list(events: Sequence[Event]) -> tuple[bytes, list[int]]:
@@ -107,7 +126,7 @@ def frame_ends(lengths: list[int]) -> Sequence[int]:
     return list(accumulate([length + EVENT_HEADER_BYTES for length in lengths]))
 
 
-def event_lengths(events: Sequence[Event]) -> list[int]:
+def event_lengths(events: Sequence[bytes]) -> list[int]:
     """Return the length of each of some events, at least one.
 
     Raises:
@@ -123,11 +142,11 @@ def event_lengths(events: Sequence[Event]) -> list[int]:
     return lengths
 
 
-def interleave(events: Sequence[Event], lengths: list[int]) -> list[Event]:
+def interleave(events: Sequence[bytes], lengths: list[int]) -> list[bytes]:
     """Return each event, of a legal length, behind its header; not joined."""
     length = lengths[0]
     if lengths.count(length) == len(lengths):
-        parts: list[Event] = [event_header(length)] * (2 * len(lengths))
+        parts: list[bytes] = [event_header(length)] * (2 * len(lengths))
     else:
         parts = [b""] * (2 * len(lengths))
         parts[0::2] = [

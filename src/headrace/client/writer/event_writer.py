@@ -20,6 +20,7 @@ from headrace.client.config import WriterConfig
 from headrace.client.connections.reconnect_policy import Reconnects
 from headrace.client.control.writer_times import WriterTimes
 from headrace.client.segment_calls import SegmentCalls
+from headrace.client.serializers import Codec
 from headrace.client.services import ClientServices, SegmentAddress
 from headrace.client.writer.rerouting import divide_block
 from headrace.client.writer.routed_writer import RoutedWriter
@@ -50,9 +51,10 @@ class EventWriter(RoutedWriter):
         calls: SegmentCalls,
         times: WriterTimes,
         writer_id: str | None,
+        codec: Codec | None = None,
     ) -> None:
         """``writer_id`` None: a writer of its own, that nobody was before."""
-        super().__init__(scope, stream, services, config, segments)
+        super().__init__(scope, stream, services, config, segments, codec)
         self.writer_id = writer_id or str(uuid.UUID(bytes=services.entropy.uuid4_bytes()))
         """Under which times are noted."""
         self._calls = calls

@@ -12,12 +12,13 @@ from __future__ import annotations
 import asyncio
 from abc import ABC, abstractmethod
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Final, Self
 
 from headrace.client.config import WriterConfig
+from headrace.client.serializers import Codec
 from headrace.client.services import ClientServices, SegmentAddress
 from headrace.client.vectors import is_arrow
 from headrace.client.writer.ack import Ack, settle_parts
@@ -55,6 +56,10 @@ MANY_BYTES_MAX: Final = 512 * MIB
 """What one ``write_many`` may bring along. Larger ones are cut by the caller."""
 
 
+class EncodedEvent:
+    """The type of no event: whatever there is goes through the serializer."""
+
+
 @dataclass(slots=True)
 class WriterStatistics:
     """What a writer holds now, and what it has made durable since it was made."""
@@ -71,10 +76,20 @@ class RoutedWriter(ABC):
     """Routes events to outputs; subclasses say what happens when a segment ends. Used on one loop."""
 
     def __init__(
-        self, scope: str, stream: str, services: ClientServices, config: WriterConfig, segments: SegmentMap
+        self,
+        scope: str,
+        stream: str,
+        services: ClientServices,
+        config: WriterConfig,
+        segments: SegmentMap,
+        codec: Codec | None = None,
     ) -> None:
         self.scope = scope
         self.stream = stream
+        self._codec = codec
+        self._plain: type[object] = bytes if codec is None else EncodedEvent
+        """Events of this type are written as they are."""
+        self._encode: Callable[[Any], bytes] = own_event if codec is None else codec.encode
         self._services = services
         self._config = config
         self._map = segments
@@ -100,22 +115,28 @@ class RoutedWriter(ABC):
 
     # ------------------------------------------------------------------------------ writing
 
-    def write(self, event: bytes | bytearray | memoryview, routing_key: str | None = None) -> Ack:
+    def write(self, event: Any, routing_key: str | None = None) -> Ack:
         """Take one event. Events of one key keep their order.
+
+        >>> await writer.write(b"hello", "some key")            # durable once this returns
+
+        Args:
+            event: bytes, text, or what the serializer of the writer takes.
+            routing_key: events of one key are read in the order of their writes; None: they are spread.
 
         Returns:
             What stands for the block the event is in: await it to know that the event is durable.
 
         Raises:
             ThrottledError: the window is full; await :meth:`drain` first. Nothing was taken.
-            InvalidArgumentError: the event is no bytes, empty or larger than 8 MiB, or the key no string.
+            InvalidArgumentError: the event is none, empty or larger than 8 MiB, or the key no string.
             StreamSealedError: the stream takes no more events.
             HeadraceError: why the writer failed earlier.
         """
         if self._unacknowledged_bytes >= self._limit_bytes:
             self._refuse()
-        if type(event) is not bytes:
-            event = own_event(event)  # the caller may change it before it is sent
+        if type(event) is not self._plain:
+            event = self._encode(event)  # the caller may change it before it is sent
         if routing_key is not None and type(routing_key) is not str:
             check_key(routing_key)
         size = len(event)
@@ -148,7 +169,7 @@ class RoutedWriter(ABC):
             self._only_output = output
         return output
 
-    def write_atomic(self, events: Sequence[bytes], routing_key: str) -> Ack:
+    def write_atomic(self, events: Sequence[Any], routing_key: str) -> Ack:
         """Take several events of one key that are stored together or not at all, next to each other.
 
         Raises:
@@ -159,7 +180,7 @@ class RoutedWriter(ABC):
         check_key(routing_key)
         if not events:
             return Ack()
-        data, _ = frame_list(events)
+        data, _ = frame_list(self._encoded(events))
         if len(data) > EVENT_BYTES_MAX + EVENT_HEADER_BYTES:
             raise EventTooLargeError(len(data), EVENT_BYTES_MAX + EVENT_HEADER_BYTES)
         position = key_position(routing_key)
@@ -173,10 +194,10 @@ class RoutedWriter(ABC):
         """Take many events without a Python object per event where possible.
 
         Args:
-            events: a sequence of bytes, or a ``pyarrow`` array of binary or string values.
+            events: a sequence of what :meth:`write` takes, or a ``pyarrow`` array of binary or string values,
+                which are written as they are.
             routing_keys: one key for all; or a sequence of str or a ``pyarrow`` array of strings, one per
-            event; or
-                None: events are spread evenly.
+                event; or None: events are spread evenly.
 
         Returns:
             What stands for all of them.
@@ -185,8 +206,7 @@ class RoutedWriter(ABC):
             ThrottledError: the window was full already. Up to a full window, all events are taken, whatever
                 their size, so at most one batch of at most 512 MiB exceeds the window.
             InvalidArgumentError: an event is null, empty or too large, or keys and events differ in number;
-            no
-                event was taken.
+                no event was taken.
             HeadraceError: as :meth:`write`.
         """
         self._check_can_write()
@@ -199,9 +219,18 @@ class RoutedWriter(ABC):
                 for data, ends, first in frame_pieces(events, MANY_BYTES_MAX):
                     self._take_framed(data, ends, slice_places(places, first, first + len(ends)), ack)
             else:
-                self._take_list(own_events(events), places, ack)
+                self._take_list(self._encoded(events), places, ack)
         ack.settle_part()
         return ack
+
+    def _encoded(self, events: Sequence[Any]) -> Sequence[bytes]:
+        return own_events(events) if self._codec is None else list(map(self._codec.encode, events))
+
+    def take_codec(self) -> Codec | None:
+        """Return the serializer, which the caller uses from now on: events come as bytes."""
+        codec, self._codec = self._codec, None
+        self._plain, self._encode = bytes, own_event
+        return codec
 
     def _places(self, count: int, routing_keys: Any) -> Places:
         """Check keys and return places, resolved if the stream has several segments."""

@@ -15,7 +15,7 @@ import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Final, Self
+from typing import Any, Final, Self
 
 from headrace.client.config import WriterConfig
 from headrace.client.control.transactions import (
@@ -25,6 +25,7 @@ from headrace.client.control.transactions import (
     TransactionStatus,
     TransactionTag,
 )
+from headrace.client.serializers import Codec
 from headrace.client.services import ClientServices, SegmentAddress
 from headrace.client.writer.ack import Ack
 from headrace.client.writer.routed_writer import RoutedWriter
@@ -53,7 +54,7 @@ class Transaction(RoutedWriter):
     """An open transaction. As a context manager it commits, or aborts if an exception leaves the block."""
 
     def __init__(self, owner: TxnWriter, txn_id: int, segments: SegmentMap) -> None:
-        super().__init__(owner.scope, owner.stream, owner.services, owner.config, segments)
+        super().__init__(owner.scope, owner.stream, owner.services, owner.config, segments, owner.codec)
         self.txn_id = txn_id
         """The 128-bit id as a number."""
         self._owner = owner
@@ -70,7 +71,7 @@ class Transaction(RoutedWriter):
         """It was neither committed nor aborted through this object. The server may think otherwise."""
         return self._open
 
-    def write(self, event: bytes | bytearray | memoryview, routing_key: str | None = None) -> Ack:
+    def write(self, event: Any, routing_key: str | None = None) -> Ack:
         """Take one event; see :meth:`RoutedWriter.write`.
 
         Raises:
@@ -137,8 +138,7 @@ class Transaction(RoutedWriter):
 
         Args:
             keep_alive: ping it until it has ended or its writer is closed. Otherwise its lease has to cover
-            the
-                time until it is committed.
+                the time until it is committed.
         """
         self._end()
         if keep_alive:
@@ -191,6 +191,7 @@ class TxnWriter:
         writer_id: str,
         lease_ms: int,
         on_closed: Callable[[TxnWriter], object],
+        codec: Codec | None = None,
     ) -> None:
         if lease_ms < LEASE_MIN_MS:
             raise InvalidArgumentError(f"a lease of {lease_ms} ms is below {LEASE_MIN_MS} ms")
@@ -200,6 +201,7 @@ class TxnWriter:
         self.transactions = transactions
         self.config = config
         self.writer_id = writer_id
+        self.codec = codec
         self._lease_ms = lease_ms
         self._on_closed = on_closed
         self._open: dict[int, Transaction | None] = {}

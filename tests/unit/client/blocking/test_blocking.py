@@ -131,7 +131,7 @@ def a_busy_loop(blocking):
     "give",
     [
         lambda writer: writer.write(b"event", b"key"),
-        lambda writer: writer.write("text", "key"),
+        lambda writer: writer.write(5, "key"),
         lambda writer: writer.write_many([b"good", b""]),
         lambda writer: writer.write_many([b"good", b"good"], ["key"]),
         lambda writer: writer.write_many([b"good", b"good"], ["key", b"key"]),

@@ -1,0 +1,69 @@
+"""Writers and readers of events for threads, and the calls that write and read at once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from headrace.client.blocking.event_times import EventWriter, TimeWindows
+from headrace.client.blocking.process_client import ProcessClient
+from headrace.client.blocking.readers import EventReader
+from headrace.client.blocking.transactions import TxnWriter
+from headrace.client.blocking.waits import iterates, like, makes, opens
+from headrace.client.config import ReaderConfig, WriterConfig
+from headrace.client.connect import Client as LoopClient
+from headrace.client.reader.cuts import Edge, last_of
+from headrace.client.reader.event_batch import Event
+from headrace.client.scoped_name import named
+from headrace.client.serializers import Serializer, find_codec
+from headrace.client.writer.given_events import GivenKey, batches_of
+
+
+class EventClient(ProcessClient):
+    """The calls of a client about events."""
+
+    event_writer = opens(LoopClient.event_writer, EventWriter)
+    event_reader = opens(LoopClient.event_reader, EventReader)
+    txn_writer = makes(LoopClient.txn_writer, TxnWriter)
+    watermarks = iterates(LoopClient.watermarks)
+    time_windows = makes(LoopClient.time_windows, TimeWindows)
+
+    @named
+    @like(LoopClient.read)
+    def read(
+        self,
+        scope: str,
+        stream: str,
+        *,
+        start: Edge = "head",
+        end: Edge | None = "tail",
+        follow: bool = False,
+        serializer: Serializer | str | None = None,
+        config: ReaderConfig | None = None,
+    ) -> Iterator[Event]:
+        # By batches: one hop to the loop's thread for each, not for each event.
+        last = last_of(end, follow)
+        with self.event_reader(
+            scope, stream, start=start, end=last, serializer=serializer, config=config
+        ) as reader:
+            yield from reader
+
+    @named
+    @like(LoopClient.write)
+    def write(
+        self,
+        scope: str,
+        stream: str,
+        events: Any,
+        *,
+        key: GivenKey = None,
+        serializer: Serializer | str | None = None,
+        config: WriterConfig | None = None,
+    ) -> int:
+        codec = find_codec(serializer)
+        count = 0
+        with self.event_writer(scope, stream, config) as writer:
+            for batch, keys in batches_of(events, key, codec):  # what is iterated runs in its own thread
+                writer.write_many(batch, keys)
+                count += len(batch)
+        return count

@@ -1,0 +1,113 @@
+"""Transactions for threads: events that become visible together or not at all."""
+
+from __future__ import annotations
+
+import uuid
+from types import TracebackType
+from typing import Self
+
+from headrace.client.blocking.loop_thread import LoopThread
+from headrace.client.blocking.writers import Writer
+from headrace.client.control.transactions import SinkWatermark, TransactionStatus, TransactionTag
+from headrace.client.writer import txn_writer as on_loop
+from headrace.errors import HeadraceError
+
+
+class Transaction(Writer):
+    """An open transaction. As a context manager it commits, or aborts if an exception leaves the block."""
+
+    def __init__(self, transaction: on_loop.Transaction, thread: LoopThread) -> None:
+        super().__init__(transaction, thread)
+        self._transaction = transaction
+
+    @property
+    def txn_id(self) -> int:
+        """The 128-bit id as a number."""
+        return self._transaction.txn_id
+
+    @property
+    def txn_uuid(self) -> uuid.UUID:
+        return self._transaction.txn_uuid
+
+    @property
+    def is_open(self) -> bool:
+        """It was neither committed nor aborted through this object."""
+        return self._transaction.is_open
+
+    def commit(self, timestamp: int | None = None, *, wait: bool = False) -> None:
+        """Make every event durable and decide that all become visible; see :meth:`Transaction.commit`."""
+
+        async def commit() -> None:
+            self._hand_over()
+            self._check_taken()
+            await self._transaction.commit(timestamp, wait=wait)
+
+        self._thread.run(commit())
+
+    def abort(self) -> None:
+        """Drop every event. Does nothing if it has ended already."""
+        self._thread.run(self._transaction.abort())
+
+    def status(self) -> TransactionStatus:
+        """Ask the controller where the transaction is."""
+        return self._thread.run(self._transaction.status())
+
+    def detach(self, *, keep_alive: bool = False) -> int:
+        """Leave the (flushed) transaction open for another caller to commit; return its id.
+
+        With ``keep_alive`` it is pinged until it has ended or its writer is closed.
+        """
+        return self._thread.call(lambda: self._transaction.detach(keep_alive=keep_alive))
+
+    def close(self) -> None:
+        """Abort the transaction if it is open. Idempotent."""
+        self.abort()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if not self.is_open:
+            return
+        if kind is None:
+            self.commit()
+            return
+        try:
+            self.abort()
+        except HeadraceError:
+            return  # the exception being raised matters more
+
+
+class TxnWriter:
+    """Begins transactions on one stream and keeps them alive."""
+
+    def __init__(self, writer: on_loop.TxnWriter, thread: LoopThread) -> None:
+        self._writer = writer
+        self._thread = thread
+
+    def _wrap(self, transaction: on_loop.Transaction) -> Transaction:
+        return Transaction(transaction, self._thread)
+
+    def begin(self) -> Transaction:
+        """Begin a transaction."""
+        return self._wrap(self._thread.run(self._writer.begin()))
+
+    def begin_tagged(self, tag: TransactionTag) -> Transaction | SinkWatermark:
+        """Begin a transaction of a sink's batch; the watermark is returned if the batch is in already."""
+        begun = self._thread.run(self._writer.begin_tagged(tag))
+        return self._wrap(begun) if isinstance(begun, on_loop.Transaction) else begun
+
+    def resume(self, txn_id: int) -> Transaction:
+        """Continue an open transaction that another caller began."""
+        return self._wrap(self._thread.run(self._writer.resume(txn_id)))
+
+    def close(self) -> None:
+        """Abort every open transaction and stop. Idempotent."""
+        self._thread.run(self._writer.close())
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()

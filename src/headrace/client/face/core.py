@@ -1,0 +1,101 @@
+"""What every call of a client shares: its connections, its control plane, and how it ends."""
+
+from __future__ import annotations
+
+from types import TracebackType
+from typing import Self
+
+from headrace.client.config import ClientConfig, ControllerAddress
+from headrace.client.connections.pool import ConnectionPool
+from headrace.client.connections.tls import tls_context
+from headrace.client.control.controller import Controller
+from headrace.client.control.key_value_tables import KeyValueTables
+from headrace.client.control.segments import Segments
+from headrace.client.control.stream_times import StreamTimes
+from headrace.client.control.streams import Streams
+from headrace.client.control.tokens import Tokens
+from headrace.client.control.transactions import Transactions
+from headrace.client.owner_calls import OwnerCalls
+from headrace.client.reader.cuts import Cuts
+from headrace.client.segment_calls import SegmentCalls
+from headrace.client.services import ClientServices
+from headrace.client.writer.txn_writer import TxnWriter
+from headrace.model.endpoint import is_loopback
+from headrace.runtime import logs
+from headrace.runtime.clock import SystemClock
+from headrace.runtime.entropy import Entropy
+from headrace.runtime.supervisor import Supervisor
+
+_log = logs.logger(__name__)
+
+
+def _warn_of_plain_credentials(address: ControllerAddress, config: ClientConfig) -> None:
+    if config.credentials is None or address.tls:
+        return
+    distant = [each for each in address.endpoints if not is_loopback(each.host)]
+    if distant:
+        _log.warning("credentials are sent unencrypted: connect to tls://...", controller=str(distant[0]))
+
+
+class ClientCore:
+    """One connection to the system, shared by everything that is made from it. Used on one loop."""
+
+    def __init__(self, uri: str, config: ClientConfig, entropy: Entropy) -> None:
+        address = ControllerAddress.parse(uri)
+        _warn_of_plain_credentials(address, config)
+        clock = SystemClock()
+        self.uri = uri
+        self.config = config
+        self._controller = Controller(address, config, entropy)
+        self._streams = Streams(self._controller, clock)
+        self._times = StreamTimes(self._controller)
+        self.transactions = Transactions(self._controller)
+        """Transactions by id: status, commit, abort; and batches of them for exactly-once sinks."""
+        self._services = ClientServices(
+            uri=uri,
+            pool=ConnectionPool(
+                connections_max=config.connections_max,
+                connect_timeout_s=config.connect_timeout_s,
+                tls=tls_context(config) if address.tls else None,
+            ),
+            segments=Segments(self._controller),
+            tokens=Tokens(self._controller, clock, enabled=config.credentials is not None),
+            entropy=entropy,
+            supervisor=Supervisor("client"),
+        )
+        self._owner_calls = OwnerCalls(self._services, config.reader.reconnect)
+        self._calls = SegmentCalls(self._owner_calls)
+        self._tables = KeyValueTables(self._controller)
+        self._cuts = Cuts(self._services, self._calls, config.reader)
+        self._txn_writers: dict[TxnWriter, None] = {}
+        """Those that were not closed."""
+        self._closed = False
+
+    def __repr__(self) -> str:
+        return f"<headrace.aio.Client of {self.uri}, {'closed' if self._closed else 'open'}>"
+
+    async def prepare_fork(self) -> None:
+        """Release what does not survive a fork in this process; it is opened again by its next use."""
+        await self._controller.release()
+
+    async def close(self) -> None:
+        """Drop connections and stop. Writers should be closed before, or their last events fail.
+        Idempotent.
+        """
+        if self._closed:
+            return
+        self._closed = True
+        for writer in list(self._txn_writers):
+            await writer.close()
+        # Tasks first: their calls fail, and none connects again when connections are closed.
+        await self._services.supervisor.stop()
+        self._services.pool.close()
+        await self._controller.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()

@@ -1,0 +1,266 @@
+"""Calls that make writers and readers of events, and those that read and write at once."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import AsyncIterator
+from typing import Any
+
+from headrace.client.config import ReaderConfig, WriterConfig
+from headrace.client.control.writer_times import WriterTimes
+from headrace.client.face.core import ClientCore
+from headrace.client.opening import Opening
+from headrace.client.reader.cuts import Edge, last_of
+from headrace.client.reader.event_batch import Event
+from headrace.client.reader.event_reader import EventReader
+from headrace.client.reader.segment_range import SegmentRangeReader
+from headrace.client.reader.time_windows import MarkReader, TimeWindows
+from headrace.client.scoped_name import named
+from headrace.client.serializers import Codec, Serializer, find_codec
+from headrace.client.services import SegmentAddress
+from headrace.client.writer.event_writer import EventWriter
+from headrace.client.writer.given_events import GivenKey, batches_of
+from headrace.client.writer.segment_map import SegmentMap
+from headrace.client.writer.txn_writer import TxnWriter
+from headrace.errors import StreamSealedError
+from headrace.model.watermark import Watermark
+
+
+class EventFace(ClientCore):
+    """Writers and readers of events."""
+
+    @named
+    def event_writer(
+        self,
+        scope: str,
+        stream: str,
+        config: WriterConfig | None = None,
+        *,
+        writer_id: str | None = None,
+        serializer: Serializer | str | None = None,
+    ) -> Opening[EventWriter]:
+        """Open a writer: a context, whose end makes everything durable.
+
+        >>> async with client.event_writer("demo/orders", serializer="json") as writer:
+        ...     ack = writer.write({"order": 1}, "customer-7")
+
+        Args:
+            scope: of the stream.
+            stream: its name.
+            config: instead of the client's.
+            writer_id: under which times are noted; a random one if not given.
+            serializer: what turns events into bytes: ``"json"``, ``"utf8"``, or an object with ``dumps`` and
+                ``loads``. None: events are bytes or text.
+
+        Raises (when opened):
+            NoSuchStreamError: there is no such stream.
+            StreamSealedError: it is sealed.
+        """
+        codec = find_codec(serializer)
+        return Opening(self._open_writer(scope, stream, config or self.config.writer, writer_id, codec))
+
+    async def _open_writer(
+        self, scope: str, stream: str, config: WriterConfig, writer_id: str | None, codec: Codec | None
+    ) -> EventWriter:
+        segments = await self._services.segments.current(scope, stream)
+        if not segments:
+            raise StreamSealedError(f"stream {scope}/{stream} is sealed")
+        return EventWriter(
+            scope,
+            stream,
+            self._services,
+            config,
+            SegmentMap(segments),
+            calls=self._calls,
+            times=WriterTimes(self._controller),
+            writer_id=writer_id,
+            codec=codec,
+        )
+
+    @named
+    def event_reader(
+        self,
+        scope: str,
+        stream: str,
+        *,
+        start: Edge = "head",
+        end: Edge | None = None,
+        config: ReaderConfig | None = None,
+        serializer: Serializer | str | None = None,
+    ) -> Opening[EventReader]:
+        """Open a reader of everything between two cuts, as a context.
+
+        >>> async with client.event_reader("demo/orders", end="tail", serializer="json") as reader:
+        ...     async for event in reader:
+        ...         print(event.value)
+        {'order': 1}
+
+        Args:
+            scope: of the stream.
+            stream: its name.
+            start: a cut (or its text), ``"head"`` or ``"tail"``.
+            end: a cut (or its text), ``"tail"`` (as it is now), or None: go on until the stream is sealed.
+            config: instead of the client's.
+            serializer: what makes ``event.value`` of the bytes of an event; see :meth:`event_writer`.
+
+        Raises (when opened):
+            NoSuchStreamError: there is no such stream.
+            InvalidArgumentError: the present stream does not have a given cut; see :meth:`check_cut`.
+        """
+        opening = EventReader.open(
+            scope,
+            stream,
+            self._services,
+            self._calls,
+            config or self.config.reader,
+            start=start,
+            end=end,
+            codec=find_codec(serializer),
+        )
+        return Opening(opening)
+
+    @named
+    async def read(
+        self,
+        scope: str,
+        stream: str,
+        *,
+        start: Edge = "head",
+        end: Edge | None = "tail",
+        follow: bool = False,
+        serializer: Serializer | str | None = None,
+        config: ReaderConfig | None = None,
+    ) -> AsyncIterator[Event]:
+        """Yield the events between two cuts: by default all there are when the loop begins.
+
+        >>> async for event in client.read("demo/orders", serializer="json"):
+        ...     print(event.value)
+        {'order': 1}
+
+        Its reader is closed when the loop ends, or is left.
+
+        Args:
+            scope: of the stream.
+            stream: its name.
+            start: a cut (or its text), ``"head"`` or ``"tail"``.
+            end: a cut (or its text), ``"tail"`` (as it is when the loop begins), or None: as with ``follow``.
+            follow: do not end there, but wait for more until the stream is sealed.
+            serializer: what makes ``event.value`` of the bytes of an event; see :meth:`event_writer`.
+            config: instead of the client's.
+
+        Raises (in the loop):
+            NoSuchStreamError: there is no such stream.
+            InvalidArgumentError: the present stream does not have a given cut; see :meth:`check_cut`.
+            HeadraceError: as :meth:`EventReader.next_batch`.
+        """
+        opening = self.event_reader(
+            scope, stream, start=start, end=last_of(end, follow), serializer=serializer, config=config
+        )
+        async with opening as reader:
+            async for event in reader:
+                yield event
+
+    @named
+    async def write(
+        self,
+        scope: str,
+        stream: str,
+        events: Any,
+        *,
+        key: GivenKey = None,
+        serializer: Serializer | str | None = None,
+        config: WriterConfig | None = None,
+    ) -> int:
+        """Write events and return how many, once all of them are durable.
+
+        >>> orders = [{"order": 2, "customer": "Ada"}, {"order": 3, "customer": "Bob"}]
+        >>> await client.write("demo/orders", orders, key=lambda order: order["customer"], serializer="json")
+        2
+
+        A writer is opened and closed each time; who has few events at a time, and often, keeps one open: see
+        :meth:`event_writer`.
+
+        Args:
+            scope: of the stream.
+            stream: its name.
+            events: any number of them, or a ``pyarrow`` array; or one event: bytes, text, a mapping, and what
+                cannot be iterated.
+            key: one routing key for all, one for each, or what makes one of an event; None: they are spread.
+            serializer: what turns events into bytes; see :meth:`event_writer`.
+            config: instead of the client's.
+
+        Raises:
+            NoSuchStreamError: there is no such stream.
+            StreamSealedError: it is sealed.
+            InvalidArgumentError: an event is none, empty or too large, or keys and events differ in number;
+                events in front of it may have been written.
+            HeadraceError: why an event is not durable.
+        """
+        codec = find_codec(serializer)
+        count = 0
+        async with self.event_writer(scope, stream, config) as writer:
+            for batch, keys in batches_of(events, key, codec):
+                await writer.drain()
+                writer.write_many(batch, keys)
+                count += len(batch)
+        return count
+
+    @named
+    async def watermarks(self, scope: str, stream: str) -> AsyncIterator[Watermark]:
+        """Yield the watermarks of a stream that are retained, oldest first, up to the present end.
+
+        Raises:
+            NoSuchStreamError: there is no such stream, or it has no watermarks.
+        """
+        marks = MarkReader(scope, stream, self._services, self._calls, self.config.reader)
+        async for watermark in marks.read():
+            yield watermark
+
+    @named
+    def time_windows(self, scope: str, stream: str) -> TimeWindows:
+        """Return what says up to which time a stream is complete at the positions of a reader."""
+        marks = MarkReader(scope, stream, self._services, self._calls, self.config.reader)
+        return TimeWindows(marks, self._cuts)
+
+    @named
+    def txn_writer(
+        self,
+        scope: str,
+        stream: str,
+        *,
+        writer_id: str | None = None,
+        lease_ms: int | None = None,
+        config: WriterConfig | None = None,
+        serializer: Serializer | str | None = None,
+    ) -> TxnWriter:
+        """Return a writer of transactions; nothing is sent before the first one begins.
+
+        Args:
+            scope: of the stream.
+            stream: its name.
+            writer_id: reports the times of commits; a random one if not given.
+            lease_ms: how long a transaction survives without a ping, at least 10 s.
+            config: instead of the client's.
+            serializer: what turns events into bytes; see :meth:`event_writer`.
+        """
+        writer = TxnWriter(
+            scope,
+            stream,
+            self._services,
+            self.transactions,
+            config or self.config.writer,
+            writer_id=writer_id or str(uuid.UUID(bytes=self._services.entropy.uuid4_bytes())),
+            lease_ms=self.config.transaction_lease_ms if lease_ms is None else lease_ms,
+            on_closed=lambda closed: self._txn_writers.pop(closed, None),
+            codec=find_codec(serializer),
+        )
+        self._txn_writers[writer] = None
+        return writer
+
+    @named
+    def read_segment_range(
+        self, scope: str, stream: str, segment_id: int, start: int, end: int | None
+    ) -> SegmentRangeReader:
+        """Return a reader of the raw bytes (or the events) of one segment between two offsets."""
+        address = SegmentAddress(scope, stream, segment_id)
+        return SegmentRangeReader(address, start, end, self._services, self.config.reader)

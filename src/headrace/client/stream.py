@@ -1,0 +1,215 @@
+"""One stream as an object: ``client.stream("demo/orders")``. It asks the client, and holds nothing open."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from datetime import datetime
+from typing import Any, Literal
+
+from headrace.client.control.stream_times import TimedCut
+from headrace.client.control.streams import StreamInfo
+from headrace.client.face.cuts import CutFace
+from headrace.client.face.events import EventFace
+from headrace.client.face.streams import StreamFace
+from headrace.client.reader.cuts import Edge
+from headrace.client.reader.event_batch import Event
+from headrace.client.reader.stream_table import (
+    TABLE_BYTES_MAX,
+    read_table,
+    require_frames,
+    to_pandas,
+    to_polars,
+)
+from headrace.client.serializers import Serializer
+from headrace.client.stream_options import Retention
+from headrace.client.writer.given_events import GivenKey
+from headrace.client.writer.segment_map import SegmentRange
+from headrace.model.key_space import KeyRange
+from headrace.model.policies import ScalingPolicy, StreamConfiguration
+from headrace.model.stream_cut import StreamCut
+from headrace.runtime.blocking import SystemThreads
+from headrace.runtime.extras import require
+
+
+async def _beside_the_loop(convert: Callable[[Any], Any], table: Any) -> Any:
+    """Convert in a thread: the import alone takes a second."""
+    work = SystemThreads().pool(1, "headrace-frames")
+    try:
+        return await work.run(convert, table)
+    finally:
+        work.close()
+
+
+class StreamClient(StreamFace, CutFace, EventFace):
+    """The calls of a client about streams."""
+
+
+class Stream:
+    """A stream that may or may not exist; every call asks anew.
+
+    >>> orders = client.stream("demo/orders")
+    >>> await orders.write(["one", "two"], key="customer-7")
+    2
+    >>> table = await orders.to_arrow()
+    """
+
+    def __init__(self, client: StreamClient, scope: str, stream: str) -> None:
+        self._client = client
+        self.scope = scope
+        self.name = stream
+
+    def __repr__(self) -> str:
+        return f"<headrace.aio.Stream {self.scope}/{self.name} of {self._client.uri}>"
+
+    # ------------------------------------------------------------------------------ what it is
+
+    async def info(self) -> StreamInfo:
+        """Return configuration, head and tail. Raises NoSuchStreamError."""
+        return await self._client.stream_info(self.scope, self.name)
+
+    async def exists(self) -> bool:
+        """Tell whether there is such a stream."""
+        return await self._client.stream_exists(self.scope, self.name)
+
+    async def head(self) -> StreamCut:
+        """Return the cut at which it begins. Raises NoSuchStreamError."""
+        return await self._client.head_cut(self.scope, self.name)
+
+    async def tail(self) -> StreamCut:
+        """Return the cut behind the last durable event; without segments if it is sealed."""
+        return await self._client.tail_cut(self.scope, self.name)
+
+    async def cut_at(self, time: datetime | int) -> TimedCut:
+        """Return where it was at a time; see :meth:`Client.cut_at`."""
+        return await self._client.cut_at(self.scope, self.name, time)
+
+    async def segments(self) -> list[SegmentRange]:
+        """Return the segments that take events now; none if it is sealed."""
+        return await self._client.current_segments(self.scope, self.name)
+
+    # ------------------------------------------------------------------------------ its events
+
+    def read(
+        self,
+        *,
+        start: Edge = "head",
+        end: Edge | None = "tail",
+        follow: bool = False,
+        serializer: Serializer | str | None = None,
+    ) -> AsyncIterator[Event]:
+        """Yield the events between two cuts: by default all there are; see :meth:`Client.read`.
+
+        >>> async for event in orders.read():
+        ...     print(event.data)
+        b'one'
+        b'two'
+        """
+        return self._client.read(
+            self.scope, self.name, start=start, end=end, follow=follow, serializer=serializer
+        )
+
+    async def write(
+        self, events: Any, *, key: GivenKey = None, serializer: Serializer | str | None = None
+    ) -> int:
+        """Write events and return how many, once all of them are durable; see :meth:`Client.write`."""
+        return await self._client.write(self.scope, self.name, events, key=key, serializer=serializer)
+
+    async def to_arrow(
+        self, *, start: Edge = "head", end: Edge = "tail", max_bytes: int = TABLE_BYTES_MAX
+    ) -> Any:
+        """Return the events between two cuts as a ``pyarrow.Table``, without an object per event.
+
+        Its columns are ``event`` (binary), ``segment_id`` and ``offset``. Events of one key are in order.
+
+        >>> table = await orders.to_arrow()
+        >>> table.column_names
+        ['event', 'segment_id', 'offset']
+
+        Args:
+            start: a cut, ``"head"`` or ``"tail"``.
+            end: a cut or ``"tail"``, as it is now.
+            max_bytes: how many there may be, with 8 for each event; by default 1 GiB.
+
+        Raises:
+            AnswerTooLargeError: there are more.
+            NoSuchStreamError: there is no such stream.
+            UnsupportedError: pyarrow is not installed; it names the extra.
+        """
+        require("to_arrow", "arrow", "pyarrow", "numpy")
+        opening = self._client.event_reader(self.scope, self.name, start=start, end=end)
+        async with opening as reader:
+            return await read_table(reader, max_bytes)
+
+    async def to_pandas(
+        self, *, start: Edge = "head", end: Edge = "tail", max_bytes: int = TABLE_BYTES_MAX
+    ) -> Any:
+        """Return the events between two cuts as a ``pandas.DataFrame`` of Arrow types; see :meth:`to_arrow`.
+
+        >>> frame = await orders.to_pandas()
+        >>> frame.event.str.decode("utf-8").tolist()
+        ['one', 'two']
+
+        Raises:
+            UnsupportedError: pandas or pyarrow is not installed; it names the extra.
+            HeadraceError: as :meth:`to_arrow`.
+        """
+        require_frames("pandas")
+        table = await self.to_arrow(start=start, end=end, max_bytes=max_bytes)
+        return await _beside_the_loop(to_pandas, table)
+
+    async def to_polars(
+        self, *, start: Edge = "head", end: Edge = "tail", max_bytes: int = TABLE_BYTES_MAX
+    ) -> Any:
+        """Return the events between two cuts as a ``polars.DataFrame``; see :meth:`to_arrow`.
+
+        >>> frame = await orders.to_polars()
+        >>> frame.height
+        2
+
+        Raises:
+            UnsupportedError: polars or pyarrow is not installed; it names the extra.
+            HeadraceError: as :meth:`to_arrow`.
+        """
+        require_frames("polars")
+        table = await self.to_arrow(start=start, end=end, max_bytes=max_bytes)
+        return await _beside_the_loop(to_polars, table)
+
+    # ------------------------------------------------------------------------------ its life
+
+    async def update(
+        self,
+        configuration: StreamConfiguration | None = None,
+        *,
+        segments: int | None = None,
+        tags: Iterable[str] | None = None,
+        retention: Retention | None = None,
+        scaling: ScalingPolicy | None = None,
+    ) -> None:
+        """Replace the whole configuration, or what keywords name of it; see :meth:`Client.update_stream`."""
+        await self._client.update_stream(
+            self.scope,
+            self.name,
+            configuration,
+            segments=segments,
+            tags=tags,
+            retention=retention,
+            scaling=scaling,
+        )
+
+    async def scale(
+        self, sealed: Sequence[int], new_ranges: Iterable[KeyRange], *, wait: bool = True
+    ) -> list[SegmentRange]:
+        """Seal segments and continue them with new ones; see :meth:`Client.scale_stream`."""
+        return await self._client.scale_stream(self.scope, self.name, sealed, new_ranges, wait=wait)
+
+    async def truncate(self, cut: StreamCut | Literal["tail"]) -> None:
+        """Drop everything in front of a cut, or of the present tail; see :meth:`Client.truncate_stream`."""
+        await self._client.truncate_stream(await self.tail() if isinstance(cut, str) else cut)
+
+    async def seal(self) -> None:
+        """Allow no more writes. Raises NoSuchStreamError."""
+        await self._client.seal_stream(self.scope, self.name)
+
+    async def delete(self) -> bool:
+        """Remove the sealed stream with all its data; False if there is none. Raises StreamNotSealedError."""
+        return await self._client.delete_stream(self.scope, self.name)

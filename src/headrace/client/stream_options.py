@@ -1,0 +1,112 @@
+"""What is wanted of a stream, in keywords and texts, as a configuration. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any, Final
+
+from headrace.errors import InvalidArgumentError
+from headrace.model.policies import RetentionPolicy, ScalingPolicy, StreamConfiguration
+from headrace.runtime.quantities import parse_bytes, parse_duration_ms
+
+Retention = RetentionPolicy | timedelta | str
+"""A policy; how long data are retained; or a text: ``"7 days"``, ``"12 h"``, ``"10 GiB"``, ``"none"``."""
+
+_UNIT: Final = re.compile(r"[0-9.\s]*([A-Za-z]*)\s*\Z")
+_EXAMPLES: Final = "such as '7 days', '12 h' or '10 GiB'"
+
+
+def configuration_of(
+    given: StreamConfiguration | None,
+    *,
+    segments: int | None,
+    tags: Iterable[str] | None,
+    retention: Retention | None,
+    scaling: ScalingPolicy | None,
+    present: StreamConfiguration | None = None,
+) -> StreamConfiguration:
+    """Return ``given``, or what the keywords say.
+
+    Args:
+        given: a whole configuration; then there are no keywords.
+        segments: how many a stream has that does not scale.
+        tags: of the stream.
+        retention: how much of it is retained.
+        scaling: how its segments follow the load; it says itself with how many it begins.
+        present: what stays of a stream where no keyword says otherwise.
+
+    Raises:
+        InvalidArgumentError: it is said twice, or makes no sense.
+    """
+    keywords = {"segments": segments, "tags": tags, "retention": retention, "scaling": scaling}
+    names = [name for name, value in keywords.items() if value is not None]
+    if given is not None:
+        _check_type(given, StreamConfiguration, "configuration")
+        if names:
+            raise InvalidArgumentError(f"{_listed(names)} beside a configuration: give one or the other")
+        return given
+    if segments is not None and scaling is not None:
+        raise InvalidArgumentError("segments and scaling: give segments_min of the scaling policy instead")
+    changes: dict[str, Any] = {}
+    if segments is not None:
+        _check_type(segments, int, "segments")
+        changes["scaling"] = ScalingPolicy.fixed(segments)
+    if scaling is not None:
+        _check_type(scaling, ScalingPolicy, "scaling")
+        changes["scaling"] = scaling
+    if tags is not None:
+        changes["tags"] = _tags(tags)
+    if retention is not None:
+        changes["retention"] = retention_of(retention)
+    return replace(present or StreamConfiguration(), **changes)
+
+
+def retention_of(wanted: Retention) -> RetentionPolicy:
+    """Return the policy that is meant.
+
+    Raises:
+        InvalidArgumentError: it is neither a time nor a size.
+    """
+    if isinstance(wanted, RetentionPolicy):
+        return wanted
+    if isinstance(wanted, timedelta):
+        if wanted <= timedelta():
+            raise InvalidArgumentError(f"a retention of {wanted} retains nothing")
+        return RetentionPolicy.by_time(wanted // timedelta(milliseconds=1))
+    if not isinstance(wanted, str):
+        raise InvalidArgumentError(f"{wanted!r} is no retention: a timedelta, or a text {_EXAMPLES}")
+    text = wanted.strip()
+    if text.lower() == "none":
+        return RetentionPolicy.none()
+    unit = _UNIT.match(text)
+    if unit is None or unit[1].lower() in {"", "m"}:  # a number of what; minutes or MiB
+        raise InvalidArgumentError(f"{wanted!r} is no retention: a number with its unit, {_EXAMPLES}")
+    try:
+        return RetentionPolicy.by_time(parse_duration_ms(text))
+    except InvalidArgumentError:
+        pass
+    try:
+        return RetentionPolicy.by_size(parse_bytes(text))
+    except InvalidArgumentError:
+        raise InvalidArgumentError(f"{wanted!r} is no retention: a time or a size, {_EXAMPLES}") from None
+
+
+def _tags(tags: Iterable[str]) -> frozenset[str]:
+    if isinstance(tags, str):
+        raise InvalidArgumentError(f"tags are several texts: [{tags!r}]")
+    found = frozenset(tags)
+    if not all(isinstance(tag, str) for tag in found):
+        raise InvalidArgumentError("tags are texts")
+    return found
+
+
+def _check_type(value: object, kind: type, what: str) -> None:
+    if not isinstance(value, kind) or isinstance(value, bool):
+        raise InvalidArgumentError(f"{what} is a {kind.__name__}, not {value!r}")
+
+
+def _listed(names: list[str]) -> str:
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
