@@ -19,6 +19,8 @@ if TYPE_CHECKING:  # only the shell completes: commands need none of it
 _PATIENCE_S: Final = 1.0
 """After it the server counts as silent: a person waits for the shell."""
 _NAMES_MAX: Final = 1000
+_SCOPES_LISTED: Final = 8
+"""Each is one call of the controller."""
 
 
 def complete_scope(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
@@ -27,7 +29,7 @@ def complete_scope(ctx: click.Context, _: click.Parameter, incomplete: str) -> l
 
 
 def complete_stream(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
-    """Propose streams as ``scope/stream``, or their scopes as long as no slash was typed."""
+    """Propose streams as ``scope/stream``; of many scopes these first."""
     return _ask(ctx, lambda client: _inside(client, client.list_streams, incomplete))
 
 
@@ -41,13 +43,15 @@ def _inside(client: BlockingClient, list_names: Callable[[str], Iterable[str]], 
     if slash:
         return [f"{scope}/{name}" for name in _beginning(list_names(scope), begun)]
     scopes = _beginning(client.list_scopes(), scope)
-    if len(scopes) > 1:
+    if len(scopes) > _SCOPES_LISTED:
         return [f"{name}/" for name in scopes]
-    return [f"{only}/{name}" for only in scopes for name in islice(list_names(only), _NAMES_MAX)]
+    return [f"{name}/{each}" for name in scopes for each in _beginning(list_names(name), "")][:_NAMES_MAX]
 
 
 def _beginning(names: Iterable[str], begun: str) -> list[str]:
-    return sorted(islice((name for name in names if name.startswith(begun)), _NAMES_MAX))
+    """Return what can be meant: what is internal only if its first character was typed."""
+    meant = (name for name in names if name.startswith(begun) and (begun or not name.startswith("_")))
+    return sorted(islice(meant, _NAMES_MAX))
 
 
 def _ask(ctx: click.Context, question: Callable[[BlockingClient], list[str]]) -> list[str]:

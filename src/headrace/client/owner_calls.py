@@ -29,6 +29,7 @@ from headrace.errors import (
     UnsupportedError,
     WrongHostError,
 )
+from headrace.runtime import logs
 from headrace.wire.commands import (
     AuthTokenCheckFailed,
     ErrorMessage,
@@ -41,6 +42,8 @@ from headrace.wire.commands import (
     WrongHost,
 )
 from headrace.wire.commands.kinds import Command
+
+_log = logs.logger(__name__)
 
 
 class OwnerCalls:
@@ -100,6 +103,7 @@ class OwnerCalls:
                     if isinstance(error, TokenExpiredError) and doubt is None:
                         raise
                     raise (UnreachableError if doubt is None else ConnectionLostError)(gave_up) from error
+                _log.info("a call is repeated", segment=address.name, delay_s=delay, error=error)
             except RequestError as error:
                 if doubt is None or is_idempotent:
                     raise

@@ -151,6 +151,56 @@ def test_reading_goes_on_where_it_stopped(run):
     assert run("event", "read", "demo/parts")[1] == ""
 
 
+@pytest.fixture
+def complete(uri, monkeypatch, capfdbinary):
+    """Return what a shell proposes for the last of some words."""
+
+    def complete(*words, uri=uri):
+        monkeypatch.setenv("HEADRACE_URI", uri)
+        monkeypatch.setenv("_HEADRACE_COMPLETE", "bash_complete")
+        monkeypatch.setenv("COMP_WORDS", " ".join(("headrace", *words)))
+        monkeypatch.setenv("COMP_CWORD", str(len(words)))
+        assert main([]) == 0
+        monkeypatch.delenv("_HEADRACE_COMPLETE")
+        out, err = capfdbinary.readouterr()
+        assert err == b""
+        return [line.partition(",")[2] for line in out.decode().split()]
+
+    return complete
+
+
+def test_a_shell_completes_what_the_server_has(run, uri, complete):
+    run("stream", "create", "names/first", "--create-scope")
+    run("stream", "create", "names/second")
+    run("table", "create", "names/table", "--primary", "4")
+    assert complete("str") == ["stream"]
+    assert complete("stream", "de") == ["describe", "delete"]
+    assert complete("event", "write", "names/first", "--on-error", "s") == ["stop", "skip"]
+    assert complete("stream", "describe", "names/") == ["names/first", "names/second"]
+    assert complete("stream", "describe", "--json", "na") == ["names/first", "names/second"]
+    assert complete("table", "get", "names/t") == ["names/table"]
+    assert complete("-c", uri, "scope", "delete", "na", uri="tcp://127.0.0.1:1") == ["names"]
+    assert "_system" not in complete("scope", "delete", "")
+    assert complete("scope", "delete", "_s") == ["_system"]
+    assert complete("scope", "delete", "", uri="tcp://127.0.0.1:1") == []
+    assert complete("scope", "delete", "", uri="no address") == []
+
+
+def test_log_lines_say_which_servers_are_asked(run, uri):
+    run("stream", "create", "demo/logged")
+    done = subprocess.run(
+        [*COMMAND, "-vc", uri, "event", "write", "demo/logged", "-vv", "one"],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=120,
+    )
+    assert done.stdout == ""
+    assert f"controller={uri.removeprefix('tcp://')}" in done.stderr
+    assert "connected  segment_store=" in done.stderr
+    assert "DEBUG   headrace.client" in done.stderr
+
+
 def test_a_key_may_stand_before_each_event(run, monkeypatch):
     run("stream", "create", "demo/keyed", "--segments", "4")
     lines = b"".join(b"k%d:%d:x\n" % (n % 7, n) for n in range(200))
@@ -275,12 +325,17 @@ def test_a_stream_is_split_and_merged(run):
     split = answer(run("stream", "scale", "demo/scaled", "--split", "0", "--into", "3", "--json"))
     assert split["sealed"] == [0]
     ids = [each["id"] for each in split["segments"]]
-    assert len(ids) == 3
+    texts = [each["id_text"] for each in split["segments"]]
+    assert (split["sealed_text"], texts) == (["0#0"], ["1#1", "2#1", "3#1"])
     assert run("stream", "scale", "demo/scaled", "--merge", str(ids[0]), str(ids[2]))[0] == 2  # no neighbours
     assert run("stream", "scale", "demo/scaled", "--merge", str(ids[0]))[0] == 2
-    assert run("stream", "scale", "demo/scaled", "--split", "0")[0] == 2  # sealed
+    assert run("stream", "scale", "demo/scaled", "--split", "0") == (
+        2,
+        "",
+        "headrace: segment 0#0 takes no events now; those of demo/scaled are 1#1, 2#1, 3#1\n",
+    )
     assert run("stream", "scale", "demo/scaled", "--split", str(ids[0]), "--into", "1")[0] == 2
-    merged = answer(run("stream", "scale", "demo/scaled", "--merge", str(ids[1]), str(ids[0]), "--json"))
+    merged = answer(run("stream", "scale", "demo/scaled", "--merge", "2#1", str(ids[0]), "--json"))
     assert len(merged["segments"]) == 1
     assert run("stream", "scale", "demo/scaled", "--segments", "0")[0] == 2
     code, out, _ = run("stream", "scale", "demo/scaled", "--segments", "4")

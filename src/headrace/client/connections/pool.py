@@ -23,8 +23,11 @@ from headrace.client.connections.tls_failures import (
 from headrace.client.connections.tls_probe import greets_plainly, speaks_tls
 from headrace.errors import ClosedError, ConnectionLostError, TlsError, UnreachableError, UnsupportedError
 from headrace.model.endpoint import Endpoint
+from headrace.runtime import logs
 from headrace.wire.catalogue import BY_COMMAND, VERSION_OLDEST
 from headrace.wire.commands.kinds import Command
+
+_log = logs.logger(__name__)
 
 
 class Use(Enum):
@@ -104,6 +107,7 @@ class ConnectionPool:
         def forget(connection: Connection) -> None:
             if connection in self._open.get(key, ()):
                 self._open[key].remove(connection)
+                _log.info("a connection is closed", segment_store=endpoint, use=key[1].value)
 
         try:
             connection = await self._open_connection(endpoint, forget)
@@ -120,6 +124,7 @@ class ConnectionPool:
             connection.abort()
             pending.cancel()
             raise ClosedError("the client is closed")
+        _log.info("connected", segment_store=endpoint, use=key[1].value)
         self._greeted.add(endpoint)
         self._open[key].append(connection)
         pending.set_result(connection)
@@ -183,6 +188,7 @@ class ConnectionPool:
         request.request_id = request_id  # type: ignore[attr-defined] # every request about a segment has one
         future: asyncio.Future[Command] = asyncio.get_running_loop().create_future()
         connection.register(request_id, _Call(future))
+        _log.debug("a segment store is called", command=type(request).__name__, segment_store=endpoint)
         connection.send(request)
         try:
             async with asyncio.timeout(timeout_s):

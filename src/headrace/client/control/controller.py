@@ -44,10 +44,13 @@ from headrace.rpc.generated.batch_commit_pb2_grpc import BatchCommitServiceStub
 from headrace.rpc.generated.controller_pb2_grpc import ControllerServiceStub
 from headrace.rpc.generated.stream_time_pb2_grpc import StreamTimeServiceStub
 from headrace.rpc.refusals import refusal_of, told_error
+from headrace.runtime import logs
 from headrace.runtime.entropy import Entropy
 from headrace.runtime.retry import RetryPolicy, retry
 
 Reply = TypeVar("Reply")
+
+_log = logs.logger(__name__)
 
 FINAL_CODES: Final[dict[grpc.StatusCode, Callable[[str], HeadraceError]]] = {
     grpc.StatusCode.INVALID_ARGUMENT: InvalidArgumentError,
@@ -124,6 +127,7 @@ class Controller:
             policy = RetryPolicy(policy.initial_s, policy.multiplier, policy.delay_max_s, attempts)
 
         doubt: UnknownOutcomeError | None = None
+        _log.debug("a controller is called", method=method)
 
         async def once() -> tuple[Any, HeadraceError | None]:
             nonlocal doubt
@@ -133,8 +137,12 @@ class Controller:
                 doubt = error
                 raise
 
+        def may_pass(error: Exception) -> bool:
+            _log.info("a call of a controller failed", method=method, error=error)
+            return self._may_pass(error)
+
         try:
-            reply, refusal = await retry(policy, once, entropy=self._entropy, retryable=self._may_pass)
+            reply, refusal = await retry(policy, once, entropy=self._entropy, retryable=may_pass)
         except (OverloadError, OwnershipError) as error:
             if doubt is not None:  # an earlier attempt may have done it
                 raise doubt from error
@@ -232,6 +240,7 @@ class Controller:
         channel = self._channel
         if channel is None:
             endpoint = self._endpoints[self._next % len(self._endpoints)]
+            _log.info("a controller is chosen", controller=endpoint, tls=self._address.tls)
             channel = self._channel = self._make_channel(endpoint)
         if not self._discovered:
             self._discovered = True

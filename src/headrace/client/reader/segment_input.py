@@ -35,6 +35,7 @@ from headrace.errors import (
     UnreachableError,
 )
 from headrace.limits import READ_BYTES_MAX
+from headrace.runtime import logs
 from headrace.wire.commands import (
     AuthTokenCheckFailed,
     GetStreamSegmentInfo,
@@ -45,6 +46,8 @@ from headrace.wire.commands import (
     StreamSegmentInfo,
     WrongHost,
 )
+
+_log = logs.logger(__name__)
 
 PIECES_MAX: Final = 3
 """Blocks that wait and ranges that were asked for, together."""
@@ -214,6 +217,7 @@ class SegmentInput:
             if delay is None:
                 self._give_up(failure)
                 return
+            _log.info("a segment is opened again", segment=self._name, delay_s=delay, error=failure)
             await asyncio.sleep(delay)
 
     def _attach(self, connection: Connection) -> None:
@@ -311,6 +315,7 @@ class SegmentInput:
         if delay is None:
             self._give_up(error)
         elif not self._closed:
+            _log.info("a read is repeated", segment=self._name, delay_s=delay, error=error)
             self._begin_to_connect(delay)
 
     def on_connection_lost(self, error: Exception) -> None:

@@ -40,6 +40,7 @@ from headrace.errors import (
     TokenExpiredError,
 )
 from headrace.limits import KIB
+from headrace.runtime import logs
 from headrace.wire.commands import (
     AppendSetup,
     AuthTokenCheckFailed,
@@ -48,6 +49,8 @@ from headrace.wire.commands import (
     SetupAppend,
     WrongHost,
 )
+
+_log = logs.logger(__name__)
 
 SMALL_BLOCK_BYTES: Final = 128 * KIB
 """A loaded writer lets an open block grow to this size as long as an acknowledgement for its segment is due.
@@ -283,6 +286,7 @@ class SegmentOutput:
                 # Other segments of the writer may have been sent something, whatever happened here.
                 self.fail(ConnectionLostError(f"{self._name}: gave up after {tries} attempts: {failure}"))
                 return
+            _log.info("a segment is opened again", segment=self._name, delay_s=delay, error=failure)
             await asyncio.sleep(delay)
 
     async def _set_up(self) -> None:
