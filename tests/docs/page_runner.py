@@ -7,6 +7,7 @@ import inspect
 import io
 import os
 import shlex
+import shutil
 import subprocess
 import sys
 from unittest import mock
@@ -16,6 +17,7 @@ from headrace.cli.main import main
 from headrace.testing import LocalServer
 from tests.docs.page_blocks import is_printed
 
+SHELL = shutil.which("bash") or "/bin/sh"
 _OF_SHELLS = frozenset("|&;<>$`(){}*")
 """A command line with none of these is run in this process: a process of its own costs half a second."""
 
@@ -100,7 +102,7 @@ class PageRunner:
         if words[0] == "headrace" and _OF_SHELLS.isdisjoint(line):
             return _run_here(words[1:], environment)
         done = subprocess.run(
-            ["/bin/sh", "-c", line],
+            [SHELL, "-c", line],
             cwd=self.directory,
             env=environment,
             capture_output=True,
