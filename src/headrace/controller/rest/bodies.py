@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
-from typing import Any, Final
+from typing import Final, TypeVar
 
+import msgspec
 from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from headrace.controller.rest.documents import Document
+from headrace.controller.rest.body_faults import explain
+from headrace.controller.rest.models import Model
 from headrace.controller.rest.refusals import BodyTooLargeError
 from headrace.errors import InvalidArgumentError
 from headrace.limits import MIB
@@ -24,12 +25,15 @@ BODY_BYTES_MAX: Final = 1 * MIB
 DROPPED_BYTES_MAX: Final = 64 * MIB
 DROPPING_S: Final = 5.0
 
+M = TypeVar("M", bound=Model)
 
-async def body_of(request: Request) -> Document:
-    """Return the JSON object that was sent.
+
+async def body_of(request: Request, model: type[M]) -> M:
+    """Return the JSON object that was sent, as ``model``.
 
     Raises:
         BodyTooLargeError: it has more than ``BODY_BYTES_MAX`` bytes.
+        InvalidFieldError: a member is missing, of the wrong type or out of range.
         InvalidArgumentError: it is no JSON object, or holds text that is not Unicode.
         ClientDisconnect: the client left before it had sent all of it.
     """
@@ -39,13 +43,11 @@ async def body_of(request: Request) -> Document:
         if len(received) > BODY_BYTES_MAX:
             raise BodyTooLargeError(f"the body of a request has at most {BODY_BYTES_MAX} bytes")
     try:
-        document: Any = json.loads(received)
-        json.dumps(document, ensure_ascii=False).encode()  # half a surrogate pair is legal JSON and no text
-    except (ValueError, RecursionError):
+        return msgspec.json.decode(received, type=model)
+    except msgspec.ValidationError as error:
+        raise explain(str(error)) from None
+    except (msgspec.DecodeError, RecursionError):
         raise InvalidArgumentError("the body of the request is not JSON") from None
-    if not isinstance(document, dict):
-        raise InvalidArgumentError("the body of the request is no JSON object")
-    return document
 
 
 class DropUnreadBodies:

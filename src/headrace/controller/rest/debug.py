@@ -11,9 +11,11 @@ from datetime import UTC, datetime
 from typing import Final
 
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 
 from headrace.controller.events.request_format import decode_event
+from headrace.controller.rest.answers import answer
+from headrace.controller.rest.models import FailedEvent, FailedEvents
 from headrace.controller.rest.refusals import Handler, refusal
 from headrace.controller.rest.server_inside import ServerInside
 from headrace.controller.server import Controller
@@ -43,32 +45,24 @@ def debug_handlers(controller: Controller, inside: ServerInside | None) -> dict[
                 return refusal(404, f"there is no running container {wanted[:_SHOWN_CHARS]!r}", "container")
             found["containers"] = {wanted: by_name[wanted]}
         found["controller"] = controller.statistics()
-        return JSONResponse(plain_values(found))
+        return answer(plain_values(found))
 
     async def show_failed(_: Request) -> Response:
         context = controller.context
         found = await context.event_progress.failed(context.buckets.count)
-        events = [_failed_document(bucket, row) for bucket, row in found.rows]
-        return JSONResponse({"events": events, "dropped": found.dropped})
+        events = [_failed_event(bucket, row) for bucket, row in found.rows]
+        return answer(FailedEvents(events, found.dropped))
 
     return {PATH: show, FAILED_PATH: show_failed}
 
 
-def _failed_document(bucket: int, row: FailedEventRow) -> dict[str, object]:
-    """Describe a request that was set aside; kind and stream are empty if its bytes are damaged."""
+def _failed_event(bucket: int, row: FailedEventRow) -> FailedEvent:
+    """Describe a request that was set aside."""
     try:
         event = decode_event(row.data)
     except DataCorruptionError:
         kind = stream = ""
     else:
         kind, stream = event.kind.name, f"{event.scope}/{event.stream}"
-    return {
-        "time": datetime.fromtimestamp(row.time_ms / 1000, UTC).isoformat(timespec="milliseconds"),
-        "bucket": bucket,
-        "offset": row.offset,
-        "kind": kind,
-        "stream": stream,
-        "controller": row.controller,
-        "reason": row.reason,
-        "data": row.data.hex(),
-    }
+    time = datetime.fromtimestamp(row.time_ms / 1000, UTC).isoformat(timespec="milliseconds")
+    return FailedEvent(time, bucket, row.offset, kind, stream, row.controller, row.reason, row.data.hex())

@@ -7,8 +7,10 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 
+from headrace.controller.rest.answers import answer
+from headrace.controller.rest.models import HealthStatus
 from headrace.controller.rest.refusals import Handler, refusal
 from headrace.controller.rest.server_inside import ServerInside
 from headrace.controller.server import Controller
@@ -41,17 +43,12 @@ class Contributor:
     def alive(self) -> bool:
         return self.status in {UP, STARTING}
 
-    def document(
-        self, children: dict[str, Any] | None = None, *, with_details: bool = True
-    ) -> dict[str, Any]:
-        return {
-            "name": self.name,
-            "status": self.status,
-            "readiness": self.ready,
-            "liveness": self.alive,
-            "details": self.details if with_details else {},
-            "children": children or {},
-        }
+    def describe(
+        self, children: dict[str, HealthStatus] | None = None, *, with_details: bool = True
+    ) -> HealthStatus:
+        """Return the answer about it, with those about its parts."""
+        details = self.details if with_details else {}
+        return HealthStatus(self.name, self.status, self.ready, self.alive, details, children or {})
 
 
 def contributors_of(controller: Controller, inside: ServerInside | None = None) -> dict[str, Contributor]:
@@ -116,16 +113,16 @@ def health_handlers(
             if found is None:
                 return unknown(request)
             part, children = found
-            documents = {name: child.document(with_details=with_details) for name, child in children.items()}
-            document = part.document(documents, with_details=with_details)
-            return JSONResponse(document, _OK if holds(part) else _UNAVAILABLE)
+            parts = {name: child.describe(with_details=with_details) for name, child in children.items()}
+            whole = part.describe(parts, with_details=with_details)
+            return answer(whole, _OK if holds(part) else _UNAVAILABLE)
 
         return show
 
     def view_of(view: Callable[[Contributor], Any]) -> Handler:
         async def show(request: Request) -> Response:
             found = find(request.path_params.get("part"))
-            return unknown(request) if found is None else JSONResponse(view(found[0]))
+            return unknown(request) if found is None else answer(view(found[0]))
 
         return show
 

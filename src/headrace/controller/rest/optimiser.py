@@ -7,11 +7,14 @@ from __future__ import annotations
 
 from typing import Final
 
+import msgspec
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 
+from headrace.controller.rest.answers import answer
 from headrace.controller.rest.bodies import body_of
-from headrace.controller.rest.refusals import Handler, InvalidFieldError, refusal
+from headrace.controller.rest.models import OptimiserRequest, OptimiserStatus
+from headrace.controller.rest.refusals import Handler, refusal
 from headrace.controller.rest.server_inside import ServerInside
 
 PATH: Final = "/v1/storage/optimiser"
@@ -23,13 +26,10 @@ def optimiser_handlers(inside: ServerInside | None) -> dict[str, Handler]:
     async def show(_: Request) -> Response:
         if inside is None:
             return refusal(404, "there is no segment store in this process")
-        return JSONResponse(inside.optimisers())
+        return answer(msgspec.convert(inside.optimisers(), OptimiserStatus))
 
     async def switch(request: Request) -> Response:
-        document = await body_of(request)
-        paused = document.get("paused")
-        if not isinstance(paused, bool):
-            raise InvalidFieldError("paused", "paused is missing, or neither true nor false")
+        paused = (await body_of(request, OptimiserRequest)).paused
         if inside is not None:
             inside.pause_optimisers(paused=paused)
         return await show(request)

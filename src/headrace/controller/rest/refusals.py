@@ -11,8 +11,10 @@ from typing import Final
 
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 
+from headrace.controller.rest.answers import answer
+from headrace.controller.rest.models import Refusal
 from headrace.errors import (
     AccessDeniedError,
     HeadraceError,
@@ -78,8 +80,7 @@ _HEADERS: Final = {
 
 def refusal(status: int, text: str, field: str = "") -> Response:
     """Return the answer for something that is not done; 503 says when to try again, 401 which credentials."""
-    document = {"error": text} | ({"field": field} if field else {})
-    return JSONResponse(document, status, _HEADERS.get(status))
+    return answer(Refusal(text, field), status, _HEADERS.get(status))
 
 
 def guarded(handler: Handler) -> Handler:

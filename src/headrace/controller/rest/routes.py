@@ -8,30 +8,49 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from msgspec import UNSET
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from headrace.controller.api.access import Gatekeeper
 from headrace.controller.rest.admission import admitting, shows
+from headrace.controller.rest.answers import answer
 from headrace.controller.rest.bodies import DropUnreadBodies, body_of
 from headrace.controller.rest.debug import debug_handlers
+from headrace.controller.rest.described import description_handlers
 from headrace.controller.rest.documents import (
-    Document,
     EventsPage,
-    configuration_from_document,
-    cut_document,
-    cut_from_document,
+    configuration_of,
+    cut_at_time,
+    cut_model,
+    cut_of,
     naming,
-    offsets_document,
-    stream_document,
+    segment_offsets,
+    stream_property,
 )
 from headrace.controller.rest.health import health_handlers
 from headrace.controller.rest.metrics.page import PATH as METRICS_PATH
 from headrace.controller.rest.metrics.page import metrics_handler
+from headrace.controller.rest.models import (
+    SEALED,
+    CreateScopeRequest,
+    CreateStreamRequest,
+    PurgedStream,
+    ReaderGroupName,
+    ReaderGroupProperty,
+    ReaderGroupsList,
+    ScopeProperty,
+    ScopesList,
+    StreamProperty,
+    StreamsList,
+    StreamState,
+    TruncateRequest,
+    UpdateStreamRequest,
+)
 from headrace.controller.rest.optimiser import PATH as OPTIMISER_PATH
 from headrace.controller.rest.optimiser import optimiser_handlers
 from headrace.controller.rest.refusals import Handler, InvalidFieldError, guarded, refusal, refuse_route
@@ -97,6 +116,7 @@ class RestRoutes:
         for always in (
             health_handlers(self._controller, self._inside, with_details=self._gatekeeper is None),
             debug_handlers(self._controller, self._inside),
+            description_handlers(),
             {METRICS_PATH: metrics_handler(self._controller, self._inside)},
         ):
             table |= {path: {"GET": handler} for path, handler in always.items()}
@@ -138,18 +158,19 @@ class RestRoutes:
         while True:
             page, token = await self._context.scopes.names(token, _PAGE_ROWS)
             if not page:
-                return JSONResponse({"scopes": [{"scopeName": name} for name in sorted(names)]})
+                return answer(ScopesList([ScopeProperty(name) for name in sorted(names)]))
             names += [name for name in page if shows(request, scope_resource(name))]
 
     async def create_scope(self, request: Request) -> Response:
-        name = scope_name_of(await body_of(request))
+        name = (await body_of(request, CreateScopeRequest)).scope_name
+        check_scope_name(name)
         await self._context.scopes.create(name)
-        return JSONResponse({"scopeName": name}, 201)
+        return answer(ScopeProperty(name), 201)
 
     async def get_scope(self, request: Request) -> Response:
         name = request.path_params["scope"]
         await self._require_scope(name)
-        return JSONResponse({"scopeName": name})
+        return answer(ScopeProperty(name))
 
     async def delete_scope(self, request: Request) -> Response:
         await self._context.scopes.delete(request.path_params["scope"])
@@ -160,60 +181,58 @@ class RestRoutes:
     async def list_streams(self, request: Request) -> Response:
         scope = request.path_params["scope"]
         kind, value = request.query_params.get("filter_type"), request.query_params.get("filter_value")
-        documents: list[Document] = []
+        streams: list[StreamProperty] = []
         token = b""
         while True:
             rows, token = await self._context.directory.page(scope, token, _PAGE_ROWS)
             if not rows:
-                documents.sort(key=lambda document: str(document["streamName"]))
-                return JSONResponse({"streams": documents})
+                streams.sort(key=lambda stream: stream.stream_name)
+                return answer(StreamsList(streams))
             for name, row in rows:
                 if not shows(request, stream_resource(scope, name)):
                     continue
                 stream = decode_stream(row.value)
                 if is_shown(name, stream, kind, value):
-                    documents.append(stream_document(scope, name, stream.config))
+                    streams.append(stream_property(scope, name, stream.config))
 
     async def create_stream(self, request: Request) -> Response:
-        scope, document = request.path_params["scope"], await body_of(request)
-        name = document.get("streamName")
-        if not isinstance(name, str):
-            raise InvalidFieldError("streamName", "streamName is missing, or no string")
+        scope, given = request.path_params["scope"], await body_of(request, CreateStreamRequest)
+        name = given.stream_name
         with naming("streamName"):
             check_user_name(name, "stream")
-        config = configuration_from_document(document, with_maximum=True)
+        config = configuration_of(given, with_maximum=True)
         await self._controller.streams.create(scope, name, config)
-        return JSONResponse(stream_document(scope, name, config), 201)
+        return answer(stream_property(scope, name, config), 201)
 
     async def get_stream(self, request: Request) -> Response:
         scope, name = request.path_params["scope"], request.path_params["stream"]
         stream = await self._context.directory.get(scope, name)
-        return JSONResponse(stream_document(scope, name, stream.row.config))
+        return answer(stream_property(scope, name, stream.row.config))
 
     async def update_stream(self, request: Request) -> Response:
         scope, name = request.path_params["scope"], request.path_params["stream"]
-        config = configuration_from_document(await body_of(request), with_maximum=False)
+        config = configuration_of(await body_of(request, UpdateStreamRequest), with_maximum=False)
         await self._controller.streams.update(scope, name, config)
-        return JSONResponse(stream_document(scope, name, config))
+        return answer(stream_property(scope, name, config))
 
     async def delete_stream(self, request: Request) -> Response:
         await self._controller.streams.delete(request.path_params["scope"], request.path_params["stream"])
         return Response(status_code=204)
 
     async def seal_stream(self, request: Request) -> Response:
-        if (await body_of(request)).get("streamState") != "SEALED":
+        if (await body_of(request, StreamState)).stream_state != SEALED:
             raise InvalidFieldError("streamState", "the only state that can be requested is SEALED")
         await self._controller.streams.seal(request.path_params["scope"], request.path_params["stream"])
-        return JSONResponse({"streamState": "SEALED"})
+        return answer(StreamState(SEALED))
 
     async def truncate_stream(self, request: Request) -> Response:
         scope, name = request.path_params["scope"], request.path_params["stream"]
-        cut = cut_from_document(scope, name, await body_of(request))
+        cut = cut_of(scope, name, await body_of(request, TruncateRequest))
         try:
             await self._controller.streams.truncate(scope, name, cut.offsets)
         except StreamSealedError as error:
             return refusal(412, str(error))
-        return JSONResponse(offsets_document(cut))
+        return answer(cut_model(cut))
 
     async def purge_stream(self, request: Request) -> Response:
         """Of our own: when it answers, what lies before the head is in no file and no object any more."""
@@ -224,15 +243,8 @@ class RestRoutes:
         heads = dict(row.truncation or ())
         segments = heads.keys() | dict(row.truncating or ()).keys()
         await self._inside.purge([segment_name(scope, name, segment_id) for segment_id in sorted(segments)])
-        return JSONResponse(
-            {
-                "scopeName": scope,
-                "streamName": name,
-                **offsets_document(StreamCut.from_offsets(scope, name, heads)),
-            }
-            if heads
-            else {"scopeName": scope, "streamName": name, "segments": []}
-        )
+        text = StreamCut.from_offsets(scope, name, heads).as_text() if heads else UNSET
+        return answer(PurgedStream(scope, name, text, segment_offsets(heads)))
 
     async def scaling_events(self, request: Request) -> Response:
         from_ms, to_ms = (time_of(request, name) for name in ("from", "to"))
@@ -247,7 +259,7 @@ class RestRoutes:
         async for record in epochs.walk(range(first, epochs.last_epoch + 1)):
             if not shown.take(record):
                 break
-        return JSONResponse(shown.documents)
+        return answer(shown.events)
 
     async def cut_at(self, request: Request) -> Response:
         """Of our own: where the stream was at a time, as gRPC's ``getCutAt`` answers it."""
@@ -255,7 +267,7 @@ class RestRoutes:
         time_ms = time_of(request, "at")
         stream = await self._context.directory.get(scope, name)
         stream.check_readable()
-        return JSONResponse(cut_document(scope, name, await cut_at(self._context, stream, time_ms)))
+        return answer(cut_at_time(scope, name, await cut_at(self._context, stream, time_ms)))
 
     # ---------------------------------------------------------------------------------- reader groups
 
@@ -272,20 +284,14 @@ class RestRoutes:
                 for name, _ in rows
                 if name.startswith(READER_GROUP_PREFIX) and shows(request, stream_resource(scope, name))
             ]
-        return JSONResponse({"readerGroups": [{"readerGroupName": name} for name in sorted(names)]})
+        return answer(ReaderGroupsList([ReaderGroupName(name) for name in sorted(names)]))
 
     async def get_group(self, request: Request) -> Response:
         """Readers that are online are known to the group's own stream only; none are reported."""
         scope, name = request.path_params["scope"], request.path_params["group"]
         group = await self._controller.groups.get(scope, name)
-        return JSONResponse(
-            {
-                "scopeName": scope,
-                "readerGroupName": name,
-                "streamList": [position.full_name for position in group.row.config.starts],
-                "onlineReaderIds": [],
-            }
-        )
+        streams = [position.full_name for position in group.row.config.starts]
+        return answer(ReaderGroupProperty(scope, name, streams, []))
 
     async def delete_group(self, request: Request) -> Response:
         scope, name = request.path_params["scope"], request.path_params["group"]
@@ -314,15 +320,13 @@ def time_of(request: Request, name: str) -> int:
     return int(text)
 
 
-def scope_name_of(document: Document) -> str:
-    """Return the name of a scope to create; those of users may be longer than names of streams.
+def check_scope_name(name: str) -> None:
+    """Check the name of a scope to create; those of users may be longer than names of streams.
 
     Raises:
-        InvalidFieldError: it is missing or not legal.
+        InvalidFieldError: it is not legal.
     """
-    name = document.get("scopeName")
-    if not isinstance(name, str) or not _USER_SCOPE.match(name):
+    if not _USER_SCOPE.match(name):
         raise InvalidFieldError(
             "scopeName", f"scopeName is 1 to {NAME_CHARS_MAX} letters, digits, '.' or '-'"
         )
-    return name

@@ -48,6 +48,8 @@ _A_GROUP: Final = "/v1/scopes/{scope}/readergroups/{group}"
 
 RULES: Final[Mapping[tuple[str, str], Rule]] = {
     ("GET", "/ping"): _nothing,
+    ("GET", "/openapi.json"): _nothing,
+    ("GET", "/docs"): _nothing,
     ("GET", "/health"): _nothing,
     ("GET", "/ready"): _nothing,
     ("GET", "/live"): _nothing,

@@ -298,10 +298,26 @@ async def test_a_stopped_controller_is_down(world):
         ("POST", "/scopes", "{", 400, "not JSON", None),
         ("POST", "/scopes", "[]", 400, "no JSON object", None),
         ("POST", "/scopes", '{"scopeName": "\\ud800"}', 400, "not JSON", None),
-        ("POST", "/scopes", "{}", 400, "scopeName is 1 to 255", "scopeName"),
+        ("POST", "/scopes", "{}", 400, "scopeName is missing", "scopeName"),
+        ("POST", "/scopes", {"scopeName": "_a"}, 400, "scopeName is 1 to 255", "scopeName"),
+        ("POST", "/scopes", {"scopeName": None}, 400, "a string, not null", "scopeName"),
         ("POST", "/scopes", {"scopeName": "demo"}, 409, "demo", None),
-        ("POST", "/scopes/demo/streams", {}, 400, "streamName is missing", "streamName"),
-        ("POST", "/scopes/demo/streams", {"streamName": "_a"}, 400, "illegal stream name '_a'", "streamName"),
+        (
+            "POST",
+            "/scopes/demo/streams",
+            {"scalingPolicy": FIXED},
+            400,
+            "streamName is missing",
+            "streamName",
+        ),
+        (
+            "POST",
+            "/scopes/demo/streams",
+            {"streamName": "_a", "scalingPolicy": FIXED},
+            400,
+            "illegal stream name '_a'",
+            "streamName",
+        ),
         (
             "POST",
             "/scopes/demo/streams",
@@ -323,7 +339,7 @@ async def test_a_stopped_controller_is_down(world):
             "/scopes/demo/streams",
             {"streamName": "a", "scalingPolicy": {**FIXED, "minSegments": 1 << 31}},
             400,
-            "minSegments = 2147483648 is outside 0 to 2147483647",
+            "minSegments is at most 2147483647",
             "scalingPolicy.minSegments",
         ),
         (
@@ -343,7 +359,7 @@ async def test_a_stopped_controller_is_down(world):
                 "retentionPolicy": {"type": "LIMITED_DAYS", "timeBasedRetention": {"days": -1}},
             },
             400,
-            "days = -1 is outside",
+            "days is at least 0",
             "retentionPolicy.timeBasedRetention.days",
         ),
         (
@@ -354,16 +370,24 @@ async def test_a_stopped_controller_is_down(world):
             "tags",
             "streamTags",
         ),
-        ("PUT", "/scopes/demo/streams/s/state", {}, 400, "SEALED", "streamState"),
+        ("PUT", "/scopes/demo/streams/s/state", {}, 400, "streamState is missing", "streamState"),
         ("DELETE", "/scopes/demo/streams/s", None, 412, "s", None),
         ("DELETE", "/scopes/demo", None, 412, "demo", None),
         ("GET", "/scopes/demo/streams/none", None, 404, "none", None),
         ("GET", "/scopes/demo/streams/s/scaling-events?from=x&to=1", None, 400, "'x'", "from"),
-        ("PUT", "/scopes/demo/streams/s/truncation", {}, 400, "text of a cut", "cut"),
+        ("PUT", "/scopes/demo/streams/s/truncation", {}, 400, "cut is missing", "cut"),
+        ("PUT", "/scopes/demo/streams/s/truncation", {"cut": 7}, 400, "a string or an object", "cut"),
         ("PUT", "/scopes/demo/streams/s/truncation", {"cut": "x"}, 400, "not a stream cut", "cut"),
         ("PUT", "/scopes/demo/streams/s/truncation", {"cut": "UNBOUNDED"}, 400, "no cut of demo/s", "cut"),
         ("PUT", "/scopes/demo/streams/s/truncation", {"cut": {"a": 1}}, 400, "by segment id", "cut.a"),
-        ("PUT", "/scopes/demo/streams/s/truncation", {"cut": {"0": "1"}}, 400, "whole numbers", "cut.0"),
+        (
+            "PUT",
+            "/scopes/demo/streams/s/truncation",
+            {"cut": {"0": "1"}},
+            400,
+            "a whole number, not a string",
+            "cut",
+        ),
         ("PUT", "/scopes/demo/streams/s/truncation", {"cut": {"0": -2}}, 400, "whole numbers", "cut.0"),
         ("GET", "/scopes/demo/streams/s/cut?at=noon", None, 400, "'noon'", "at"),
         ("GET", f"/scopes/demo/streams/s/scaling-events?from=1&to={'1' * 5000}", None, 400, "to is a", "to"),
@@ -548,3 +572,16 @@ async def test_requests_wait_for_a_server_that_does_not_answer_yet(controller):
         server.serve()
         assert (await asked).status_code == 200
     await server.stop()
+
+
+async def test_members_may_be_null_where_they_may_be_absent(web):
+    optional = ("retentionPolicy", "streamTags", "timestampAggregationTimeout", "rolloverSizeBytes")
+    scaling = {**FIXED, "targetRate": None, "scaleFactor": None}
+    answer = await make(web, **dict.fromkeys(optional), scalingPolicy=scaling)
+    assert (answer.status_code, answer.json()["scalingPolicy"]) == (201, FIXED)
+    retention = {"type": "LIMITED_DAYS", "value": 1, "maxValue": None, "timeBasedRetention": None}
+    answer = await make(web, "other", retentionPolicy=retention | {"maxTimeBasedRetention": None})
+    assert (answer.status_code, answer.json()["retentionPolicy"]["value"]) == (201, 1)
+    retention = {"type": "LIMITED_DAYS", "value": None, "timeBasedRetention": {"days": None, "hours": 3}}
+    shown = (await make(web, "third", retentionPolicy=retention)).json()["retentionPolicy"]
+    assert shown["timeBasedRetention"] == {"days": 0, "hours": 3, "minutes": 0}

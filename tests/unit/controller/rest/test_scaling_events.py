@@ -25,7 +25,7 @@ def page_of(records, from_ms, to_ms):
     for record in records:
         if not page.take(record):
             break
-    return [document["timestamp"] for document in page.documents]
+    return [event.timestamp for event in page.events]
 
 
 @pytest.mark.parametrize(("segments", "at_most"), [(1, 10), (7, 3), (50, 3)])

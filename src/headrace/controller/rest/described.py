@@ -1,0 +1,31 @@
+"""``GET /openapi.json`` and ``GET /docs``: what the REST interface can do, for programs and for people."""
+
+from __future__ import annotations
+
+from functools import cache
+
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, Response
+
+from headrace import __version__
+from headrace.controller.rest.answers import answer
+from headrace.controller.rest.docs_page import docs_page
+from headrace.controller.rest.openapi import Document, openapi_document
+from headrace.controller.rest.refusals import Handler
+
+
+@cache
+def _document() -> Document:
+    return openapi_document(__version__)
+
+
+def description_handlers() -> dict[str, Handler]:
+    """Return what answers a GET of each of these paths."""
+
+    async def show_document(_: Request) -> Response:
+        return answer(_document())
+
+    async def show_page(_: Request) -> Response:
+        return HTMLResponse(docs_page(_document()))
+
+    return {"/openapi.json": show_document, "/docs": show_page}
