@@ -106,7 +106,8 @@ def test_metadata_tells_streams_cuts_and_segments(streams):
         ({"min_partitions": "4"}, "min_partitions"),
         ({"batch_bytes": "many"}, "batch_bytes"),
         ({"fail_on_data_loss": "perhaps"}, "fail_on_data_loss"),
-        ({"failOnDataLoss": "false"}, "fail_on_data_loss does"),
+        ({"batchBytes": "5000"}, "batch_bytes does"),
+        ({"maxOffsetsPerTrigger": "5"}, "approx_bytes_per_trigger"),
     ],
 )
 def test_a_wrong_option_is_named(streams, options, sentence):
@@ -115,10 +116,33 @@ def test_a_wrong_option_is_named(streams, options, sentence):
 
 
 def test_a_missing_stream_or_name_is_named(streams):
-    with pytest.raises(Exception, match="missing"):
-        streams.batch("missing").load().collect()
+    with pytest.raises(Exception, match="headrace stream create spark/"):
+        streams.batch("missing").load()
+    with pytest.raises(Exception, match="headrace stream create spark/"):
+        streams.stream("missing").load()
     with pytest.raises(Exception, match="option stream is required"):
         streams.spark.read.format("headrace").option("scope", "spark").load()
+
+
+def test_sql_reads_and_writes_a_view_and_refuses_a_table(streams):
+    streams.make("in")
+    streams.write("in", range(10))
+    name = f"spark/{streams.prefix}in"
+    options = (
+        f"USING headrace OPTIONS (path '{name}', controller '{streams.uri}', startingOffsets 'earliest')"
+    )
+    sql = streams.spark.sql
+    sql(f"CREATE OR REPLACE TEMPORARY VIEW orders (event STRING) {options}")
+    assert {row.event for row in sql("SELECT event FROM orders").collect()} == set(map(str, range(10)))
+    sql("INSERT INTO orders VALUES ('10'), ('11')")
+    assert sorted(streams.numbers("in")) == list(range(12))
+    with pytest.raises(Exception, match="headrace stream create spark/none"):
+        sql(f"CREATE TEMPORARY VIEW none {options.replace(name, 'spark/none')}")
+    with pytest.raises(Exception, match="CREATE TEMPORARY VIEW"):
+        sql(f"CREATE TABLE orders_of_all {options}")
+    both = streams.spark.read.format("headrace").option("controller", streams.uri)
+    many = both.load(f"{name}").union(both.option("stream_pattern", f"{streams.prefix}.*").load("spark"))
+    assert many.count() == 24
 
 
 def test_available_now_reads_in_capped_batches_up_to_now_and_goes_on_later(streams, tmp_path):

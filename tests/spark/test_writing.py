@@ -25,7 +25,7 @@ def _write(streams, frame, name, **options):
 
 
 def test_a_batch_write_appends_once_and_creates_the_stream(streams):
-    _write(streams, _rows(streams, range(200)), "out", default_num_segments=3)
+    _write(streams, _rows(streams, range(200)), "out", default_num_segments=3, allow_create_stream="true")
     assert Counter(streams.numbers("out")) == Counter(range(200))
     assert len(streams.client.current_segments("spark", streams.prefix + "out")) == 3
     # A second job is another batch; one that names itself is taken once however often it comes.
@@ -102,21 +102,21 @@ def test_columns_that_can_be_no_key_and_unknown_options_are_ignored(streams):
         ("cast(id as string) event", "append", {"exactlyOnce": "false"}, "exactly_once does"),
         ("cast(id as string) event", "overwrite", {}, "cannot be overwritten"),
         ("cast(id as string) event", "append", {"txn_version": "1"}, "come together"),
-        ("cast(id as string) event", "append", {"allow_create_stream": "false"}, "does not exist"),
+        ("cast(id as string) event", "append", {"stream": "none"}, "stream create spark/none, or set option"),
     ],
 )
 def test_a_wrong_write_is_refused_and_nothing_is_written(streams, columns, mode, options, sentence):
     frame = streams.spark.range(5).selectExpr(*columns.split(", "))
-    if "allow_create_stream" not in options:
-        streams.make("out")
+    streams.make("out")
+    writer = streams.with_options(frame.write, "out").options(**options)
     with pytest.raises(Exception, match=sentence):
-        streams.with_options(frame.write, "out", **options).mode(mode).save()
-    if "allow_create_stream" not in options:
-        assert streams.numbers("out") == []
+        writer.mode(mode).save()
+    assert streams.numbers("out") == []
 
 
 def test_a_stream_written_by_a_query_with_a_new_checkpoint_needs_permission_to_take_over(streams, tmp_path):
     streams.make("in")
+    streams.make("out")
     streams.write("in", range(50))
 
     def run(checkpoint, **options):

@@ -156,7 +156,7 @@ def run_pipeline(spark: SparkSession, uri: str, weather: pd.DataFrame, directory
 def _segments(offset: Any) -> list[str]:
     """Return the segments of a position, as progress reports show it."""
     position = json.loads(offset) if isinstance(offset, str) else offset
-    return list(position.get("cut", ()))
+    return list(position.get("streams", {}).get(f"{SCOPE}/{FLIGHTS}", ()))
 
 
 def _sums(F: Any) -> list[Column]:  # noqa: N803 - the usual name

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from headrace.client.reader.event_framing import find_frames, payload_column
-from headrace.errors import DataCorruptionError
+from headrace.errors import DataCorruptionError, InvalidArgumentError
 
 
 def record_batches(
@@ -23,6 +23,7 @@ def record_batches(
     columns: Sequence[str],
     names: Sequence[str],
     batch_bytes: int,
+    text: str = "",
 ) -> Iterator[Any]:
     """Yield record batches of about ``batch_bytes``.
 
@@ -36,11 +37,14 @@ def record_batches(
         columns: what to build, in order.
         names: how the batches call these columns.
         batch_bytes: blocks are collected until they are as large; an event is never divided.
+        text: events are strings, and bytes that are no UTF-8 are an error (``strict``) or become U+FFFD
+            (``replace``); empty: events are bytes.
 
     Raises:
         DataCorruptionError: the bytes are no events, or they end inside one.
+        InvalidArgumentError: an event is no text and has to be.
     """
-    build = _Columns(scope, stream, segment_id, columns, names)
+    build = _Columns(scope, stream, segment_id, columns, names, text)
     pieces: list[memoryview] = []
     size = 0
     for block in blocks:
@@ -73,11 +77,18 @@ class _Columns:
     """Makes the record batches of one segment."""
 
     def __init__(
-        self, scope: str, stream: str, segment_id: int, columns: Sequence[str], names: Sequence[str]
+        self,
+        scope: str,
+        stream: str,
+        segment_id: int,
+        columns: Sequence[str],
+        names: Sequence[str],
+        text: str,
     ) -> None:
         self._constants: dict[str, Any] = {"scope": scope, "stream": stream, "segment_id": segment_id}
         self._columns = list(columns)
         self._names = list(names)
+        self._text = text
 
     def __call__(self, data: memoryview, frames: Any, offset: int) -> Any:
         import numpy as np
@@ -87,10 +98,30 @@ class _Columns:
         arrays = []
         for name in self._columns:
             if name == "event":
-                arrays.append(payload_column(data, frames))
+                events = payload_column(data, frames)
+                arrays.append(self._decode(events, frames, offset) if self._text else events)
             elif name == "offset":
                 offsets: Any = np.asarray(frames[:-1], np.int64) + offset
                 arrays.append(pa.Array.from_buffers(pa.int64(), count, [None, pa.py_buffer(offsets)]))
             else:
                 arrays.append(pa.repeat(self._constants[name], count))
         return pa.RecordBatch.from_arrays(arrays, names=self._names)
+
+    def _decode(self, events: Any, frames: Any, offset: int) -> Any:
+        """Return events as strings: checked by Arrow at once, and one by one only if some are no UTF-8."""
+        import pyarrow as pa
+
+        try:
+            return events.cast(pa.string())
+        except pa.ArrowInvalid:
+            texts = []
+        for index, event in enumerate(events.to_pylist()):
+            try:
+                texts.append(event.decode("utf-8", self._text))
+            except UnicodeDecodeError as error:
+                place = "{scope}/{stream} segment {segment_id}".format(**self._constants)
+                raise InvalidArgumentError(
+                    f"{place}: the event at offset {offset + int(frames[index])} is no UTF-8 ({error.reason} "
+                    f"at byte {error.start}): read it as binary, or set invalid_utf8=replace"
+                ) from None
+        return pa.array(texts, pa.string())

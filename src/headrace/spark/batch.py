@@ -1,4 +1,4 @@
-"""Batch reads: everything between two cuts, one partition per segment."""
+"""Batch reads: everything between two cuts, one partition per segment of each stream."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ from headrace.spark.client_cache import client_for
 from headrace.spark.cuts import given_cut
 from headrace.spark.options import SourceOptions
 from headrace.spark.partitioning import Position, plan_ranges
+from headrace.spark.presence import present_streams
 from headrace.spark.segment_partition import lost, make_partitions, read_partition
+from headrace.spark.stream_choice import split_name
 from headrace.spark.stream_graph import ClientStreamGraph
 
 
@@ -24,7 +26,14 @@ class HeadraceReader(DataSourceReader):
 
     def partitions(self) -> list[InputPartition]:
         options = self._options
-        graph = ClientStreamGraph(client_for(options.connection), options.scope, options.stream)
+        client = client_for(options.connection)
+        partitions: list[InputPartition] = []
+        for name in present_streams(client, options.choice):
+            partitions += self._of_stream(ClientStreamGraph(client, *split_name(name)))
+        return partitions
+
+    def _of_stream(self, graph: ClientStreamGraph) -> list[InputPartition]:
+        options = self._options
         graph.refresh()
         start = self._position(options.start, graph, graph.head)
         end = self._position(options.end, graph, graph.tail)

@@ -17,7 +17,7 @@ from headrace.client.config import ClientConfig, ReaderConfig, WriterConfig
 from headrace.client.credentials import Credentials
 from headrace.errors import InvalidArgumentError
 from headrace.limits import MIB
-from headrace.spark.options import ConnectionOptions
+from headrace.spark.connection_options import ConnectionOptions
 
 _CLIENTS_MAX: Final = 16
 _WRITERS_MAX: Final = 64

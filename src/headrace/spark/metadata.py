@@ -26,15 +26,19 @@ class MetadataReader(DataSourceReader):
         options = self._options
         client = client_for(options.connection)
         if options.metadata == "streams":
-            if not client.scope_exists(options.scope):
-                raise NoSuchScopeError(f"scope {options.scope} does not exist")
-            for name in client.list_streams(options.scope):
-                yield options.scope, name
-        elif options.metadata == "streaminfo":
-            info = client.stream_info(options.scope, options.stream)
+            scope = options.choice.scope
+            if not client.scope_exists(scope):
+                raise NoSuchScopeError(f"scope {scope} does not exist")
+            for name in client.list_streams(scope):
+                yield scope, name
+            return
+        assert options.choice.only is not None  # the options were checked
+        scope, stream = options.choice.only
+        if options.metadata == "streaminfo":
+            info = client.stream_info(scope, stream)
             yield info.head.as_text(), info.tail.as_text()
         else:
-            yield from _segments(client, options.scope, options.stream)
+            yield from _segments(client, scope, stream)
 
 
 def _segments(client: BlockingClient, scope: str, stream: str) -> Iterator[tuple[Any, ...]]:

@@ -3,6 +3,8 @@
 Spark compares offsets as JSON text, so every offset is built here, with sorted keys and without floats.
 Before anything was read the offset only repeats the option (``{"start": "latest"}``): it must not be resolved
 then, because Spark asks for it twice and again after a crash in the first batch.
+
+Version 1 held the cut of the only stream; version 2 holds one of each stream, by its full name.
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ from typing import Any, Final
 
 from headrace.errors import InvalidArgumentError
 
-VERSION: Final = 1
+VERSION: Final = 2
 
 
 def symbolic_offset(start: str) -> dict[str, Any]:
@@ -20,27 +22,33 @@ def symbolic_offset(start: str) -> dict[str, Any]:
     return {"start": start}
 
 
-def cut_offset(scope: str, stream: str, offsets: Mapping[int, int]) -> dict[str, Any]:
-    """Return the offset of a position in the stream; equal positions give equal text."""
-    cut = {str(segment): offsets[segment] for segment in sorted(offsets)}
-    return {"cut": cut, "scope": scope, "stream": stream, "v": VERSION}
+def cuts_offset(positions: Mapping[str, Mapping[int, int]]) -> dict[str, Any]:
+    """Return the offset of a position per ``scope/stream``; equal positions give equal text."""
+    streams = {
+        name: {str(segment): cut[segment] for segment in sorted(cut)}
+        for name, cut in sorted(positions.items())
+    }
+    return {"streams": streams, "v": VERSION}
 
 
 def is_symbolic(offset: Mapping[str, Any]) -> bool:
     return "start" in offset
 
 
-def parse_cut(offset: Mapping[str, Any], scope: str, stream: str) -> dict[int, int]:
-    """Return segment id -> offset of a stored position.
+def parse_cuts(offset: Mapping[str, Any]) -> dict[str, dict[int, int]]:
+    """Return ``scope/stream`` -> segment id -> offset of what a checkpoint stores, in any version.
 
     Raises:
-        InvalidArgumentError: the checkpoint belongs to another stream or another version.
+        InvalidArgumentError: it stores something else.
     """
-    if offset.get("v") != VERSION or "cut" not in offset:
+    version = offset.get("v")
+    if version == 1 and "cut" in offset:
+        streams = {f"{offset.get('scope')}/{offset.get('stream')}": offset["cut"]}
+    elif version == VERSION and "streams" in offset:
+        streams = offset["streams"]
+    else:
         raise InvalidArgumentError(f"the checkpoint holds no offset of this connector: {dict(offset)}")
-    if (offset.get("scope"), offset.get("stream")) != (scope, stream):
-        raise InvalidArgumentError(
-            f"the checkpoint belongs to stream {offset.get('scope')}/{offset.get('stream')}, the query reads "
-            f"{scope}/{stream}: use another checkpoint location"
-        )
-    return {int(segment): int(position) for segment, position in offset["cut"].items()}
+    return {
+        name: {int(segment): int(position) for segment, position in cut.items()}
+        for name, cut in streams.items()
+    }

@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final
 
 from headrace.errors import InvalidArgumentError, UnsupportedError
 from headrace.model.stream_cut import StreamCut
 from headrace.runtime.times import parse_time_ms
-from headrace.spark.option_names import NOT_BUILT, Door, names_without_meaning
+from headrace.spark.connection_options import (
+    ConnectionOptions,
+    CreationOptions,
+    parse_connection,
+    parse_creation,
+)
+from headrace.spark.option_names import Door
+from headrace.spark.option_reader import OptionReader
+from headrace.spark.stream_choice import StreamChoice, choose_by_name, choose_by_rule
 
 COLUMNS: Final = {
     "event": "binary",
@@ -28,134 +36,9 @@ METADATA_SCHEMAS: Final = {
 }
 
 _READ_BYTES_MAX: Final = 8 << 20
+_WORDS: Final = ("earliest", "latest", "unbounded")
 _AT: Final = "at "
 """Begins a start or end that is a time; no cut as text begins so."""
-
-
-class OptionReader:
-    """Typed access to the options of one source or sink. Each method names the option in its error."""
-
-    def __init__(self, options: Mapping[str, str], door: Door) -> None:
-        self._values = {str(key).lower(): str(value) for key, value in options.items()}
-        for name, reason in NOT_BUILT.items():
-            if name in self._values:
-                raise UnsupportedError(f"option {name}: {reason}")
-        self.without_meaning = tuple(names_without_meaning(self._values, door))
-        """Names that have no effect here."""
-
-    def text(self, name: str, default: str = "") -> str:
-        return self._values.get(name, default)
-
-    def required(self, name: str) -> str:
-        value = self._values.get(name, "")
-        if not value:
-            raise InvalidArgumentError(
-                f"option {name} is required (catalog tables lose options in Spark 4.3: use read)"
-            )
-        return value
-
-    def flag(self, name: str, *, default: bool) -> bool:
-        value = self._values.get(name)
-        if value is None:
-            return default
-        if value.lower() not in {"true", "false"}:
-            raise InvalidArgumentError(f"option {name} is true or false, not {value!r}")
-        return value.lower() == "true"
-
-    def number(self, name: str, default: int, *, low: int, high: int) -> int:
-        value = self._values.get(name)
-        if value is None:
-            return default
-        try:
-            number = int(value)
-        except ValueError:
-            raise InvalidArgumentError(f"option {name} is a whole number, not {value!r}") from None
-        if not low <= number <= high:
-            raise InvalidArgumentError(f"option {name} is {number}, allowed are {low} to {high}")
-        return number
-
-    def choice(self, name: str, default: str, allowed: tuple[str, ...]) -> str:
-        value = self._values.get(name, default).lower()
-        if value not in allowed:
-            raise InvalidArgumentError(f"option {name} is one of {', '.join(allowed)}, not {value!r}")
-        return value
-
-
-@dataclass(frozen=True, slots=True)
-class ConnectionOptions:
-    """How to reach the system. Picklable and hashable; files are read where they are needed."""
-
-    controller: str
-    token: str = field(default="", repr=False)
-    token_file: str = ""
-    user: str = ""
-    password: str = field(default="", repr=False)
-    password_file: str = ""
-    authorities_file: str = ""
-    cert_file: str = ""
-    key_file: str = ""
-    check_host: bool = True
-    call_timeout_ms: int = 30_000
-    attempts: int = 10
-    read_bytes: int = 1 << 20
-
-
-def _parse_connection(reader: OptionReader, read_bytes: int) -> ConnectionOptions:
-    user = reader.text("user", reader.text("username"))
-    if sum(map(bool, (reader.text("auth_token"), reader.text("auth_token_file"), user))) > 1:
-        raise InvalidArgumentError("options auth_token, auth_token_file and user exclude each other")
-    if bool(user) != bool(reader.text("password") or reader.text("password_file")):
-        raise InvalidArgumentError("option user goes together with password or password_file")
-    if reader.text("tls_key_file") and not reader.text("tls_cert_file"):
-        raise InvalidArgumentError("option tls_key_file is the key of tls_cert_file: give both")
-    return ConnectionOptions(
-        controller=reader.text("controller", "tcp://localhost:9090"),
-        token=reader.text("auth_token"),
-        token_file=reader.text("auth_token_file"),
-        user=user,
-        password=reader.text("password"),
-        password_file=reader.text("password_file"),
-        authorities_file=reader.text("tls_ca", reader.text("tls_ca_file")),
-        cert_file=reader.text("tls_cert_file"),
-        key_file=reader.text("tls_key_file"),
-        check_host=reader.flag("tls_verify", default=True),
-        call_timeout_ms=reader.number("rpc_timeout_ms", 30_000, low=100, high=3_600_000),
-        attempts=reader.number("rpc_retries", 10, low=1, high=1000),
-        read_bytes=read_bytes,
-    )
-
-
-@dataclass(frozen=True, slots=True)
-class CreationOptions:
-    """What a stream that does not exist becomes. Rates per second, retention in ms or bytes; 0 is none."""
-
-    scope: bool
-    stream: bool
-    segments: int
-    scale_factor: int
-    target_bytes: int
-    target_events: int
-    retention_ms: int
-    retention_bytes: int
-
-
-def _parse_creation(reader: OptionReader) -> CreationOptions:
-    for pair in (
-        ("default_segment_target_rate_bytes_per_sec", "default_segment_target_rate_events_per_sec"),
-        ("default_retention_duration_milliseconds", "default_retention_size_bytes"),
-    ):
-        if all(reader.text(name) for name in pair):
-            raise InvalidArgumentError(f"options {pair[0]} and {pair[1]} exclude each other")
-    return CreationOptions(
-        scope=reader.flag("allow_create_scope", default=True),
-        stream=reader.flag("allow_create_stream", default=True),
-        segments=reader.number("default_num_segments", 1, low=1, high=10_000),
-        scale_factor=reader.number("default_scale_factor", 2, low=1, high=1000),
-        target_bytes=reader.number("default_segment_target_rate_bytes_per_sec", 0, low=0, high=1 << 40),
-        target_events=reader.number("default_segment_target_rate_events_per_sec", 0, low=0, high=1 << 31),
-        retention_ms=reader.number("default_retention_duration_milliseconds", 0, low=0, high=1 << 50),
-        retention_bytes=reader.number("default_retention_size_bytes", 0, low=0, high=1 << 60),
-    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,8 +47,7 @@ class SourceOptions:
 
     connection: ConnectionOptions
     creation: CreationOptions
-    scope: str
-    stream: str
+    choice: StreamChoice
     start: str
     """``earliest``, ``latest``, ``at`` with a time (see :func:`time_of`), or the text of a cut."""
     end: str
@@ -178,6 +60,10 @@ class SourceOptions:
     fail_on_data_loss: bool
     offset_wait_ms: int
     metadata: str
+    replaces_invalid: bool = False
+    """Whether bytes that are no UTF-8 become replacement characters in an event that is text."""
+    is_text: bool = False
+    """Whether column event is a string."""
     names: tuple[str, ...] = ()
     """How the frame spells ``columns``; empty: as they are."""
     without_meaning: tuple[str, ...] = ()
@@ -200,17 +86,19 @@ def parse_source(options: Mapping[str, str], *, streaming: bool) -> SourceOption
         raise InvalidArgumentError("option metadata works in batch reads only")
     if reader.text("direct_read", "auto").lower() == "true":
         raise UnsupportedError("option direct_read: chunks are read through the server only, so far")
-    start = _edge(reader, "start", "latest" if streaming else "earliest", ("earliest", "latest", "unbounded"))
+    start = _edge(reader, "start", "latest" if streaming else "earliest", _WORDS)
     end = _edge(reader, "end", "unbounded" if streaming else "latest", ("latest", "unbounded"))
     times = time_of(start), time_of(end)
     if times[0] is not None and times[1] is not None and times[0] > times[1]:
         raise InvalidArgumentError("option start_timestamp is later than end_timestamp")
+    choice = _choice(reader, metadata)
+    if choice.only is None and any(edge not in _WORDS and time_of(edge) is None for edge in (start, end)):
+        raise InvalidArgumentError(f"a cut is one of a single stream, and {choice} may be several: use times")
     batch_bytes = reader.number("batch_bytes", 1 << 20, low=1 << 12, high=1 << 28)
     return SourceOptions(
-        connection=_parse_connection(reader, min(batch_bytes, _READ_BYTES_MAX)),
-        creation=_parse_creation(reader),
-        scope=reader.required("scope"),
-        stream=reader.text("stream") if metadata == "streams" else reader.required("stream"),
+        connection=parse_connection(reader, min(batch_bytes, _READ_BYTES_MAX)),
+        creation=parse_creation(reader),
+        choice=choice,
         start="earliest" if start == "unbounded" else start,
         end=end,
         columns=_columns(reader.text("columns")),
@@ -220,6 +108,7 @@ def parse_source(options: Mapping[str, str], *, streaming: bool) -> SourceOption
         fail_on_data_loss=reader.flag("fail_on_data_loss", default=True),
         offset_wait_ms=reader.number("offset_wait_ms", 100, low=0, high=60_000),
         metadata=metadata,
+        replaces_invalid=reader.choice("invalid_utf8", "error", ("error", "replace")) == "replace",
         without_meaning=reader.without_meaning,
     )
 
@@ -227,6 +116,35 @@ def parse_source(options: Mapping[str, str], *, streaming: bool) -> SourceOption
 def time_of(edge: str) -> int | None:
     """Return the time, in ms since 1970, of a start or end that is given as one; None if it is not."""
     return int(edge.removeprefix(_AT)) if edge.startswith(_AT) else None
+
+
+def _choice(reader: OptionReader, metadata: str) -> StreamChoice:
+    scope, stream = _place(reader)
+    pattern, tag = reader.text("stream_pattern"), reader.text("stream_tag")
+    if sum(map(bool, (stream, pattern, tag))) > 1:
+        raise InvalidArgumentError("options stream, stream_pattern and stream_tag exclude each other")
+    if metadata == "streams":
+        return StreamChoice(scope or reader.required("scope"))
+    if pattern or tag:
+        choice = choose_by_rule(scope or reader.required("scope"), pattern=pattern, tag=tag)
+    else:
+        choice = choose_by_name(scope, stream or reader.required("stream"))
+    if metadata and choice.only is None:
+        raise InvalidArgumentError(f"option metadata={metadata} is about one stream, by its name")
+    return choice
+
+
+def _place(reader: OptionReader) -> tuple[str, str]:
+    """Return scope and stream, which may be given as ``path``; empty if they are not given."""
+    given = reader.text("scope"), reader.text("stream")
+    path = reader.text("path").strip("/")
+    if not path or (all(given) and "/" not in path):
+        return given
+    scope, _, stream = path.partition("/")
+    for name, value, said in (("scope", given[0], scope), ("stream", given[1], stream)):
+        if value and value != said:
+            raise InvalidArgumentError(f"option {name} is {value!r}, path {path!r} says {said!r}: give one")
+    return scope, stream
 
 
 def _edge(reader: OptionReader, side: str, default: str, words: tuple[str, ...]) -> str:
@@ -279,11 +197,19 @@ def parse_sink(options: Mapping[str, str], *, streaming: bool) -> SinkOptions:
     """Check the options of a write. Raises as :func:`parse_source`."""
     reader = OptionReader(options, Door.STREAM_WRITE if streaming else Door.BATCH_WRITE)
     version = reader.text("txn_version")
+    scope, stream = _place(reader)
+    if reader.text("stream_pattern") or reader.text("stream_tag"):
+        raise InvalidArgumentError("a sink is one stream: stream_pattern and stream_tag are for reads")
+    target = choose_by_name(scope, stream or reader.required("stream")).only
+    if target is None:
+        raise InvalidArgumentError(
+            f"a sink is one stream, not {stream}: write to each with a query of its own"
+        )
     return SinkOptions(
-        connection=_parse_connection(reader, 1 << 20),
-        creation=_parse_creation(reader),
-        scope=reader.required("scope"),
-        stream=reader.required("stream"),
+        connection=parse_connection(reader, 1 << 20),
+        creation=parse_creation(reader),
+        scope=target[0],
+        stream=target[1],
         exactly_once=reader.flag("exactly_once", default=True),
         lease_ms=reader.number("transaction_timeout_ms", 600_000, low=10_000, high=86_400_000),
         app_id=reader.text("txn_app_id"),

@@ -125,11 +125,7 @@ def advance(
     """
     start = roll(position, graph, fixed=end)
     limits = {segment_id: _limit(segment_id, offset, graph, end) for segment_id, offset in start.items()}
-    available = {
-        segment_id: limits[segment_id] - offset
-        for segment_id, offset in start.items()
-        if offset != COMPLETED and limits[segment_id] > offset
-    }
+    available = _available(start, limits)
     total = sum(available.values())
     if bytes_max <= 0 or total <= bytes_max:
         return {**start, **{segment_id: limits[segment_id] for segment_id in available}}
@@ -139,6 +135,31 @@ def advance(
         offset = start[segment_id]
         target[segment_id] = graph.event_boundary(segment_id, offset, offset + share, limits[segment_id])
     return target
+
+
+def available_bytes(
+    position: Mapping[int, int], graph: StreamGraph, *, end: Mapping[int, int] | None = None
+) -> int:
+    """Return how many bytes :func:`advance` goes without a limit."""
+    start = roll(position, graph, fixed=end)
+    limits = {segment_id: _limit(segment_id, offset, graph, end) for segment_id, offset in start.items()}
+    return sum(_available(start, limits).values())
+
+
+def shares_of(bytes_max: int, available: Mapping[str, int]) -> dict[str, int]:
+    """Divide a limit between streams by what each has, rounded up, so that none starves; 0 is no limit."""
+    total = sum(available.values())
+    if bytes_max <= 0 or total <= bytes_max:
+        return dict.fromkeys(available, 0)
+    return {name: max(1, -(-size * bytes_max // total)) for name, size in available.items()}
+
+
+def _available(start: Mapping[int, int], limits: Mapping[int, int]) -> dict[int, int]:
+    return {
+        segment_id: limits[segment_id] - offset
+        for segment_id, offset in start.items()
+        if offset != COMPLETED and limits[segment_id] > offset
+    }
 
 
 def _limit(segment_id: int, offset: int, graph: StreamGraph, end: Mapping[int, int] | None) -> int:

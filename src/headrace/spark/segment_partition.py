@@ -28,6 +28,8 @@ _log: Final = logging.getLogger(__name__)
 class SegmentPartition(InputPartition):
     """Bytes ``[start, end)`` of a segment; both are event boundaries."""
 
+    scope: str
+    stream: str
     segment_id: int
     start: int
     end: int
@@ -61,7 +63,9 @@ def make_partitions(
                 raise lost(problem)
             _log.warning("%s", problem)
         if begin < each.end:
-            partitions.append(SegmentPartition(each.segment_id, max(begin, each.start), each.end))
+            partitions.append(
+                SegmentPartition(graph.scope, graph.stream, each.segment_id, max(begin, each.start), each.end)
+            )
     return partitions
 
 
@@ -97,16 +101,17 @@ def read_partition(options: SourceOptions, partition: InputPartition) -> Iterato
 
 def _read_from(options: SourceOptions, partition: SegmentPartition, start: int) -> Iterator[Any]:
     client = client_for(options.connection)
-    names = (options.scope, options.stream, partition.segment_id)
+    names = (partition.scope, partition.stream, partition.segment_id)
     with client.read_segment_range(*names, start, partition.end) as part:
         yield from record_batches(
             part.blocks(),
-            scope=options.scope,
-            stream=options.stream,
+            scope=partition.scope,
+            stream=partition.stream,
             segment_id=partition.segment_id,
             offset=start,
             end=partition.end,
             columns=options.columns,
             names=options.names or options.columns,
             batch_bytes=options.batch_bytes,
+            text=("replace" if options.replaces_invalid else "strict") if options.is_text else "",
         )

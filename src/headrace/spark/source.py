@@ -20,7 +20,7 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from headrace.errors import InvalidArgumentError
+from headrace.errors import InvalidArgumentError, UnsupportedError
 from headrace.runtime.extras import require
 from headrace.spark.option_names import Door
 from headrace.spark.options import COLUMNS, METADATA_SCHEMAS, SourceOptions, parse_sink, parse_source
@@ -45,7 +45,20 @@ class HeadraceDataSource(DataSource):
         return "headrace"
 
     def schema(self) -> str:
+        """Return the columns of a read. What cannot be read is refused here, when the frame is defined.
+
+        Raises:
+            InvalidArgumentError: an option has no meaning or a value that it cannot have.
+            NoSuchStreamError: a stream that was chosen by name does not exist and must not be created.
+            UnsupportedError: a table of the catalog is asked for.
+        """
+        if "provider" in self.options:  # that is how Spark asks for a table of the catalog
+            raise UnsupportedError(
+                "CREATE TABLE ... USING headrace is not offered: Spark would forget the options. Use CREATE "
+                "TEMPORARY VIEW name USING headrace OPTIONS (...)"
+            )
         options = parse_source(self.options, streaming=False)
+        _check_streams(options)
         if options.metadata:
             return METADATA_SCHEMAS[options.metadata]
         return ", ".join(f"{name} {COLUMNS[name]}" for name in options.columns)
@@ -95,6 +108,15 @@ def _report(names: tuple[str, ...], door: Door) -> None:
         _log.warning("options that mean nothing to %s of headrace: %s", door.value, ", ".join(names))
 
 
+def _check_streams(options: SourceOptions) -> None:
+    """Raises NoSuchStreamError: a stream does not exist; a streaming read may be allowed to create it."""
+    if options.choice.names and not options.creation.stream:
+        from headrace.spark.client_cache import client_for
+        from headrace.spark.presence import check_names
+
+        check_names(client_for(options.connection), options.choice)
+
+
 def _with_columns(options: SourceOptions, schema: Any) -> SourceOptions:
     """Take the columns of the schema, which a user may have given instead of the option, as it spells them.
 
@@ -102,9 +124,11 @@ def _with_columns(options: SourceOptions, schema: Any) -> SourceOptions:
         InvalidArgumentError: a column is not ours, has another type, or comes twice.
     """
     columns = tuple(each.name.lower() for each in schema.fields)
+    types = dict(zip(columns, (each.dataType.simpleString() for each in schema.fields), strict=True))
+    is_text = types.get("event") == "string"
     for name, each in zip(columns, schema.fields, strict=True):
-        if COLUMNS.get(name) != each.dataType.simpleString():
-            allowed = ", ".join(f"{name} {kind}" for name, kind in COLUMNS.items())
+        if COLUMNS.get(name) != each.dataType.simpleString() and not (name == "event" and is_text):
+            allowed = "event string, " + ", ".join(f"{name} {kind}" for name, kind in COLUMNS.items())
             raise InvalidArgumentError(
                 f"column {each.name} {each.dataType.simpleString()} is none of: {allowed}"
             )
@@ -112,7 +136,8 @@ def _with_columns(options: SourceOptions, schema: Any) -> SourceOptions:
         raise InvalidArgumentError("a read needs at least one column")
     if len(set(columns)) != len(columns):
         raise InvalidArgumentError(f"the schema of a read names a column twice: {', '.join(columns)}")
-    return dataclasses.replace(options, columns=columns, names=tuple(each.name for each in schema.fields))
+    names = tuple(each.name for each in schema.fields)
+    return dataclasses.replace(options, columns=columns, names=names, is_text=is_text)
 
 
 def _check_metadata_schema(metadata: str, schema: Any) -> None:

@@ -2,11 +2,13 @@
 
 Spark plans in one process per query and reads in workers; nothing passes between them but
 partitions. The first batch of a query is empty: it only writes the position that "latest" or "earliest" meant
-into the checkpoint, because Spark asks for the initial offset twice and again after a crash.
+into the checkpoint, because Spark asks for the initial offset twice and again after a crash. The same goes
+for a stream that appears later: one batch notes its head, the next one reads.
 """
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
@@ -19,18 +21,22 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from headrace.errors import NoSuchSegmentError, SegmentTruncatedError
+from headrace.errors import InvalidArgumentError, NoSuchStreamError
 from headrace.limits import INT64_MAX
 from headrace.spark.client_cache import client_for
 from headrace.spark.creation import ensure_stream
-from headrace.spark.cuts import given_cut
-from headrace.spark.offsets import cut_offset, is_symbolic, parse_cut, symbolic_offset
+from headrace.spark.followed_stream import FollowedStream
+from headrace.spark.offsets import cuts_offset, is_symbolic, parse_cuts, symbolic_offset
 from headrace.spark.options import SourceOptions
-from headrace.spark.partitioning import Position, advance, earlier_of, plan_ranges
+from headrace.spark.partitioning import Position, shares_of
+from headrace.spark.presence import chosen_streams
 from headrace.spark.segment_partition import lost, make_partitions, read_partition
+from headrace.spark.stream_choice import split_name
 from headrace.spark.stream_graph import ClientStreamGraph
 
 Offset = dict[str, Any]
+
+_log: Final = logging.getLogger(__name__)
 
 _POLL_S: Final = (0.005, 0.01, 0.02, 0.04, 0.08)
 
@@ -40,10 +46,11 @@ class HeadraceStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
-        self._graph: ClientStreamGraph | None = None
-        self._end: Position | None = None
+        self._streams: dict[str, FollowedStream] = {}
+        """Those that are there, by full name, as the last look saw them."""
         self._latest: Offset | None = None
-        self._stops_at_target = False
+        self._target: list[str] | None = None
+        """The streams of AvailableNow: those of its beginning."""
 
     def __reduce__(self) -> tuple[Callable[..., HeadraceStreamReader], tuple[SourceOptions]]:
         return HeadraceStreamReader, (self._options,)
@@ -58,25 +65,23 @@ class HeadraceStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ReadMaxBytes(self._options.bytes_per_trigger or INT64_MAX)
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
-        graph = self._open()
-        graph.refresh()
-        tail, end = graph.tail(), self._bound(graph)
-        self._end = tail if end is None else earlier_of(tail, end, graph.key_ranges({*tail, *end}))
-        self._stops_at_target = True
+        self._target = self._chosen()
+        for name in self._target:
+            self._follow(name)  # what is missing is judged when the query says what it has read
 
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:  # noqa: N802 - Spark's name
-        graph = self._open()
-        graph.refresh()
-        latest = self._next(graph, start, limit)
-        if latest == start and not self._stops_at_target:
-            latest = self._wait_for_news(graph, start, limit)
-        self._latest = cut_offset(graph.scope, graph.stream, graph.tail())
+        known = None if is_symbolic(start) else parse_cuts(start)
+        self._look(known)
+        latest = self._next(start, known, limit)
+        if latest == start and self._target is None:
+            latest = self._wait_for_news(start, known, limit)
+        self._latest = cuts_offset({name: each.graph.tail() for name, each in self._streams.items()})
         return latest
 
     def reportLatestOffset(self) -> Offset | None:  # noqa: N802 - Spark's name
         return self._latest
 
-    def _wait_for_news(self, graph: ClientStreamGraph, start: Offset, limit: ReadLimit) -> Offset:
+    def _wait_for_news(self, start: Offset, known: dict[str, Position] | None, limit: ReadLimit) -> Offset:
         """Look again for a while, so that an idle query does not ask a hundred times a second."""
         left_s = self._options.offset_wait_ms / 1000
         pause = threading.Event()
@@ -86,101 +91,122 @@ class HeadraceStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             wait_s = min(_POLL_S[min(attempt, len(_POLL_S) - 1)], left_s)
             pause.wait(wait_s)
             left_s -= wait_s
-            graph.refresh()
-            latest = self._next(graph, start, limit)
+            if not all(self._follow(name) for name in list(self._streams)):
+                break  # one disappeared: the next call judges
+            latest = self._next(start, known, limit)
             if latest != start:
                 return latest
         return start
 
-    def _next(self, graph: ClientStreamGraph, start: Offset, limit: ReadLimit) -> Offset:
-        end = self._bound(graph)
+    def _next(self, start: Offset, known: dict[str, Position] | None, limit: ReadLimit) -> Offset:
         everything = isinstance(limit, ReadAllAvailable)
         bytes_max = limit.max_bytes if isinstance(limit, ReadMaxBytes) else 0
-        if is_symbolic(start):
-            position = self._resolve(start["start"], graph, end)
-            if not everything:
-                return cut_offset(graph.scope, graph.stream, position)
-        else:
-            position = self._within(parse_cut(start, graph.scope, graph.stream), graph)
+        noted: dict[str, Position] = {}
+        reached: dict[str, Position] = {}
+        for name, stream in self._streams.items():
+            if known is None:
+                noted[name] = stream.resolve(start["start"])
+            elif name in known:
+                reached[name] = stream.within(known[name])
+            else:
+                noted[name] = stream.graph.head()
+        if everything:
+            reached, noted = {**reached, **noted}, {}
+        shares = self._shares(reached, bytes_max)
+        for name, position in reached.items():
+            noted[name] = self._streams[name].next(position, shares[name], everything=everything)
+        return cuts_offset(noted)
 
-        def plan(begin: Position) -> Position:
-            if everything or not self._options.key_order:
-                return _across_scaling(begin, graph, bytes_max, end)
-            return advance(begin, graph, bytes_max=bytes_max, end=end)
-
-        return cut_offset(graph.scope, graph.stream, self._tolerantly(graph, position, plan))
+    def _shares(self, positions: Mapping[str, Position], bytes_max: int) -> dict[str, int]:
+        if len(positions) < 2 or bytes_max in {0, INT64_MAX}:
+            return dict.fromkeys(positions, bytes_max)
+        return shares_of(
+            bytes_max, {name: self._streams[name].available(each) for name, each in positions.items()}
+        )
 
     def partitions(self, start: Offset, end: Offset) -> list[InputPartition]:
-        graph = self._open()
-        last = parse_cut(end, graph.scope, graph.stream)
-        if not is_symbolic(start):
-            first = parse_cut(start, graph.scope, graph.stream)
-        elif start["start"] == "latest":
+        if is_symbolic(start) and start["start"] == "latest":
             return []  # the first batch only notes the position
-        else:
-            first = self._resolve(start["start"], graph, None)
-        ranges = self._tolerantly(graph, first, lambda begin: plan_ranges(begin, last, graph))
-        return make_partitions(ranges, graph, fail_on_data_loss=self._options.fail_on_data_loss)
-
-    # ------------------------------------------------------------------------------ what a position means
-
-    def _open(self) -> ClientStreamGraph:
-        if self._graph is None:
-            options = self._options
-            client = client_for(options.connection)
-            ensure_stream(client, options.scope, options.stream, options.creation)
-            self._graph = ClientStreamGraph(client, options.scope, options.stream)
-        return self._graph
-
-    def _resolve(self, text: str, graph: ClientStreamGraph, end: Mapping[int, int] | None) -> Position:
-        if text == "earliest":
-            return graph.head()
-        if text != "latest":
-            return given_cut(text, graph)
-        tail = graph.tail()
-        return tail if end is None else earlier_of(tail, end, graph.key_ranges({*tail, *end}))
-
-    def _bound(self, graph: ClientStreamGraph) -> Position | None:
-        """Return the cut the query must not pass: the one of the options, or the target of AvailableNow."""
-        if self._end is None and self._options.end != "unbounded":
-            text = self._options.end
-            self._end = graph.tail() if text == "latest" else given_cut(text, graph)
-        return self._end
-
-    def _within(self, position: Position, graph: ClientStreamGraph) -> Position:
-        """Check that a position of the checkpoint is not beyond the stream, which then is another one."""
-        for segment_id, offset in position.items():
+        known = {} if is_symbolic(start) else parse_cuts(start)
+        partitions: list[InputPartition] = []
+        for name, last in parse_cuts(end).items():
             try:
-                length = graph.facts(segment_id).length
-            except NoSuchSegmentError:
-                continue  # dealt with while planning
-            if offset > length:
-                if self._options.fail_on_data_loss:
-                    raise lost(
-                        f"{graph.scope}/{graph.stream} segment {segment_id} has {length} bytes, the "
-                        f"checkpoint is at {offset}: was the stream created anew?"
-                    )
-                position = {**position, segment_id: length}
-        return position
+                stream = self._streams.get(name) or self._open(name)
+                first = known.get(name)
+                if first is None:
+                    first = stream.resolve(start["start"]) if is_symbolic(start) else stream.graph.head()
+                ranges = stream.ranges(first, last)
+            except NoSuchStreamError as error:
+                self._report_gone([name], error)
+                continue
+            partitions += make_partitions(
+                ranges, stream.graph, fail_on_data_loss=self._options.fail_on_data_loss
+            )
+        return partitions
 
-    def _tolerantly(
-        self, graph: ClientStreamGraph, position: Position, plan: Callable[[Position], Any]
-    ) -> Any:
-        """Plan from a position, or from the head if that is not there any more and loss is tolerated."""
+    # ------------------------------------------------------------------------------ which streams there are
+
+    def _chosen(self) -> list[str]:
+        if self._target is not None:
+            return self._target
+        return chosen_streams(client_for(self._options.connection), self._options.choice)
+
+    def _look(self, known: Mapping[str, Position] | None) -> None:
+        """Find the streams that there are, and judge those that there were.
+
+        Raises:
+            InvalidArgumentError: the checkpoint is about streams of which none was chosen.
+            NoSuchStreamError: a stream that was chosen by name has never been there.
+            PreconditionError: one disappeared and that is not to be tolerated.
+        """
+        options = self._options
+        chosen = self._chosen()
+        if known and options.choice.names and not known.keys() & set(chosen):
+            raise InvalidArgumentError(
+                f"the checkpoint belongs to stream {', '.join(known)}, the query reads {options.choice}: use "
+                "another checkpoint location"
+            )
+        present = [name for name in chosen if self._follow(name)]
+        if known is not None:
+            self._report_gone([name for name in known if name not in present])
+        for name in chosen:
+            is_new = known is None or (options.fail_on_data_loss and name not in known)
+            if name not in present and options.choice.names and is_new:
+                ensure_stream(client_for(options.connection), *split_name(name), options.creation)
+                self._follow(name)
+        for name in self._streams.keys() - set(chosen):
+            del self._streams[name]
+
+    def _report_gone(self, names: list[str], cause: Exception | None = None) -> None:
+        if not names:
+            return
+        what = f"stream {', '.join(names)} does not exist any more, or is not chosen any more"
+        if self._options.fail_on_data_loss:
+            raise lost(what) from cause
+        _log.warning("%s: the query goes on without", what)
+
+    def _follow(self, name: str) -> bool:
+        """Look at the tail of a stream; tell whether there is one."""
+        stream = self._streams.get(name)
         try:
-            return plan(position)
-        except (NoSuchSegmentError, SegmentTruncatedError) as error:
-            if self._options.fail_on_data_loss:
-                strange = graph.unknown(position)
-                if not strange:
-                    raise lost(error) from error
-                raise lost(
-                    f"{graph.scope}/{graph.stream} never had the segments {strange} of the checkpoint: the "
-                    "stream was deleted and created anew"
-                ) from error
-        if self._end is not None and not self._stops_at_target and graph.unknown(self._end):
-            self._end = None  # the cut of the options is looked at again, and refused if it is not "latest"
-        return plan(graph.move_to_head(position))
+            if stream is None:
+                stream = self._open(name)
+            else:
+                stream.graph.refresh()
+        except NoSuchStreamError:
+            self._streams.pop(name, None)
+            return False
+        self._streams[name] = stream
+        return True
+
+    def _open(self, name: str) -> FollowedStream:
+        client = client_for(self._options.connection)
+        stream = FollowedStream(ClientStreamGraph(client, *split_name(name)), self._options)
+        if self._target is None:
+            stream.graph.refresh()
+        else:
+            stream.stop_at_tail()
+        return stream
 
     # ------------------------------------------------------------------------------ reading
 
@@ -192,19 +218,3 @@ class HeadraceStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def stop(self) -> None:
         """Nothing to release; Spark does not call this reliably."""
-
-
-def _across_scaling(
-    position: Position, graph: ClientStreamGraph, bytes_max: int, end: Mapping[int, int] | None
-) -> Position:
-    """Advance through any number of scale events: for one large batch, or where key order does not matter."""
-    left = bytes_max
-    while True:
-        reached = advance(position, graph, bytes_max=max(left, 0), end=end)
-        if reached == position:
-            return reached
-        if bytes_max:
-            left -= sum(each.end - each.start for each in plan_ranges(position, reached, graph))
-            if left <= 0:
-                return reached
-        position = reached

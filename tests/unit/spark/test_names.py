@@ -211,7 +211,7 @@ def _nothing_reported():
 def test_an_option_that_means_nothing_is_reported_once_at_each_door(store, caplog, door):
     with caplog.at_level(logging.WARNING):
         for _ in range(2):
-            _open(door, {"colour": "red", "path": "x", "checkpointLocation": "y", "queryName": "z"})
+            _open(door, {"colour": "red", "path": "s/t", "checkpointLocation": "y", "queryName": "z"})
     (line,) = caplog.messages
     assert line.endswith(": colour")
 
@@ -238,7 +238,7 @@ def test_an_option_of_another_door_is_reported(store, caplog, door, option, valu
 @pytest.mark.parametrize(
     ("given", "meant"),
     [
-        ("failOnDataLoss", "fail_on_data_loss"),
+        ("exactlyOnce", "exactly_once"),
         ("start_streamcut", "start_stream_cut"),
         ("start.stream.cut", "start_stream_cut"),
         ("min-partitions", "min_partitions"),

@@ -12,7 +12,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes
 from headrace.errors import DataCorruptionError, InvalidArgumentError, PreconditionError, UnsupportedError
 from headrace.model.stream_cut import StreamCut
 from headrace.runtime.times import parse_time_ms
-from headrace.spark import batch, segment_partition, stream
+from headrace.spark import batch, client_cache, segment_partition, stream
 from headrace.spark.arrow_rows import record_batches
 from headrace.spark.options import COLUMNS, parse_sink, parse_source
 from headrace.spark.source import HeadraceDataSource
@@ -28,7 +28,7 @@ UNLIMITED = ReadMaxBytes((1 << 63) - 1)
 def world(monkeypatch):
     model = StreamModel()
     client = FakeClient(model)
-    for module in (batch, stream, segment_partition):
+    for module in (batch, stream, segment_partition, client_cache):
         monkeypatch.setattr(module, "client_for", lambda _: client)
     return model, client
 
@@ -165,7 +165,7 @@ def test_available_now_stops_at_the_tail_of_its_beginning(world):
         rows += sum(map(len, _read(reader, reader.partitions(offset, end))))
         offset, batches = end, batches + 1
     assert (rows, batches) == (40, 5)  # 800 bytes in four batches behind the first, empty one
-    assert reader.reportLatestOffset()["cut"] == {"0": 1600}
+    assert reader.reportLatestOffset()["streams"] == {"s/t": {"0": 1600}}
 
 
 def test_an_end_cut_is_never_passed(world):
@@ -178,7 +178,7 @@ def test_an_end_cut_is_never_passed(world):
     reader = _stream_reader(start_stream_cut="earliest", end_stream_cut=text)
     offset = reader.latestOffset(reader.initialOffset(), UNLIMITED)
     end = reader.latestOffset(offset, UNLIMITED)
-    assert end["cut"] == {"0": 200}
+    assert end["streams"] == {"s/t": {"0": 200}}
     assert reader.latestOffset(end, UNLIMITED) == end
 
 
@@ -384,10 +384,33 @@ def _batches(blocks, end):
     )
 
 
+def test_an_event_that_is_a_string_is_decoded_and_checked(world):
+    from pyspark.sql.types import StringType, StructField, StructType
+
+    model, client = world
+    schema = StructType([StructField("Event", StringType())])
+
+    def texts(**options):
+        reader = _source(**options).reader(schema)
+        tables = [pa.Table.from_batches(reader.read(part)) for part in reader.partitions()]
+        assert tables[0].schema.equals(to_arrow_schema(schema))
+        return tables[0]["Event"].to_pylist()
+
+    _fill(model, 3)
+    assert [text.rstrip(".") for text in texts()] == ["0:0", "1:0", "2:0"]
+    model.append(3, 20)
+    whole = client.data(0)
+    client.data = lambda _: whole[:40] + whole[40:].replace(b"2:0", b"\xc3(\xff")
+    with pytest.raises(InvalidArgumentError, match=r"s/t segment 0: the event at offset 40 is no UTF-8"):
+        texts()
+    assert texts(invalid_utf8="replace")[2:] == ["\ufffd(\ufffd.........", "3:0........."]
+
+
 @pytest.mark.parametrize(
     ("options", "error", "text"),
     [
         ({"scope": ""}, InvalidArgumentError, "scope"),
+        ({"invalid_utf8": "drop"}, InvalidArgumentError, "invalid_utf8"),
         ({"columns": "event,event"}, InvalidArgumentError, "twice"),
         ({"key_order": "any"}, InvalidArgumentError, "key_order"),
         ({"metadata": "Everything"}, InvalidArgumentError, "metadata"),
@@ -412,6 +435,11 @@ def _batches(blocks, end):
 def test_a_wrong_option_is_named(options, error, text):
     with pytest.raises(error, match=text):
         parse_source({"scope": "s", "stream": "t", **options}, streaming=False)
+
+
+def test_a_table_of_the_catalog_is_refused_when_it_is_created():
+    with pytest.raises(UnsupportedError, match="CREATE TEMPORARY VIEW"):
+        _source(provider="headrace", owner="me").schema()
 
 
 def test_options_of_the_sink_exclude_each_other_where_they_contradict():
