@@ -1,6 +1,10 @@
 """The server that tests, examples and the demo start: found again, recovered, and gone in the end."""
 
 import asyncio
+import os
+import select
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -80,3 +84,34 @@ def test_what_it_says_can_be_waited_for():
         server.wait_for_log("is ready")
         with pytest.raises(TimeoutError, match="is ready"):
             server.wait_for_log("a word that it never says", timeout_s=0.0)
+
+
+STARTER = """
+import sys
+from headrace.testing import LocalServer
+with LocalServer(sys.argv[1], "--in-memory") as server:
+    print(server.addresses["pid"], flush=True)
+    sys.stdin.read()
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "pidfd_open"), reason="nothing waits for a process of others here")
+def test_it_ends_with_its_starter_even_if_that_is_killed(tmp_path):
+    command = [sys.executable, "-c", STARTER, str(tmp_path)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as starter:
+        server = os.pidfd_open(int(starter.stdout.readline()))
+        try:
+            starter.kill()
+            ended, _, _ = select.select([server], [], [], 60)
+        finally:
+            os.close(server)
+    assert ended
+
+
+def test_importing_it_loads_neither_client_nor_server():
+    program = (
+        "import sys; from headrace.testing import LocalServer; dir(sys.modules['headrace.testing']); "
+        "print({'headrace.client', 'headrace.standalone', 'asyncio'} & set(sys.modules))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout == "set()\n"

@@ -1,14 +1,11 @@
 """A real server for tests, examples and programs: ``headrace standalone`` in a process of its own.
 
->>> with LocalServer() as server, connect(server.uri) as client:
-...     client.create_scope("mine")
-
 It is an asynchronous context manager as well; its other calls block, for ``asyncio.to_thread``.
 """
 
 from __future__ import annotations
 
-import asyncio
+import contextlib
 import json
 import os
 import shutil
@@ -23,10 +20,11 @@ from pathlib import Path
 from typing import Any, Final, Self
 
 from headrace.errors import HeadraceError
-from headrace.testing.users_files import write_users_file
 
 HEADRACE: Final = (sys.executable, "-m", "headrace.cli.main")
 """The program, before its verb."""
+_TETHERED: Final = (sys.executable, "-m", "headrace.testing.tether")
+"""The same, ending with its starter."""
 
 _START_S: Final = 120.0
 _STOP_S: Final = 60.0
@@ -41,11 +39,16 @@ class ServerDiedError(HeadraceError):
 class LocalServer:
     """One server process at a time on one directory.
 
+    >>> with headrace.testing.LocalServer() as server, headrace.connect(server.uri) as client:
+    ...     client.create_scope("mine")
+    True
+
     Its ports are free ones, chosen at the first start, and stay the same when it is started again: clients
     that knew it find it. Its data are in ``data`` below the directory, what it says in ``server.log``.
 
     The end of the context kills it: what was acknowledged is durable, and a next start recovers. If no
-    directory was given, the temporary one goes with it.
+    directory was given, the temporary one goes with it. The server ends with this program, even if that is
+    killed; then the temporary directory stays.
 
     Its calls are for one thread at a time. ``stop`` and ``kill`` may come during a ``start``, which then
     raises.
@@ -69,7 +72,8 @@ class LocalServer:
             environment: added to that of this process.
             users: by name the password, then grants such as ``"prn::*,READ_UPDATE"``. None: every caller may
                 do everything.
-            command: what is run, before ``standalone``.
+            command: what is run, before ``standalone``. Another one than the default may outlive this
+                program.
             own_session: keep Ctrl-C in this program's terminal from the server.
         """
         self.arguments = arguments
@@ -115,6 +119,14 @@ class LocalServer:
         """The beginning of the URLs of REST, once it has been started."""
         return f"{'https' if self.addresses.get('tls') else 'http'}://{self.addresses['rest']}"
 
+    def __repr__(self) -> str:
+        if self._process is None:
+            return "<headrace.testing.LocalServer, not started>"
+        state = "running" if self.is_running else f"ended with {self._process.returncode}"
+        return (
+            f"<headrace.testing.LocalServer {self.addresses.get('controller', 'without address')}, {state}>"
+        )
+
     @property
     def process(self) -> subprocess.Popen[bytes]:
         """The process of the last start."""
@@ -143,13 +155,18 @@ class LocalServer:
         self.directory.mkdir(parents=True, exist_ok=True)
         self.starts += 1
         if self._users is not None and not self.users_path.exists():
+            from headrace.testing.users_files import write_users_file
+
             write_users_file(self.users_path, self._users)
         ready = self.directory / f"ready-{self.starts}.json"
         ready.unlink(missing_ok=True)  # of another instance on this directory
         began = time.monotonic()
+        tethered = self._command == HEADRACE
+        command = _TETHERED if tethered else self._command
         with self.log_path.open("ab") as log:
             process = self._process = subprocess.Popen(  # noqa: S603 - the caller's own program
-                [*self._command, "standalone", *self._options(ready), *self.arguments],
+                [*command, "standalone", *self._options(ready), *self.arguments],
+                stdin=subprocess.PIPE if tethered else None,
                 stdout=log,
                 stderr=log,
                 env={**os.environ, **self.environment},
@@ -158,6 +175,7 @@ class LocalServer:
         pause = threading.Event()
         while not ready.exists():
             if process.poll() is not None:
+                self._drop_tether()
                 raise ServerDiedError(f"exit {process.returncode}: {self.log()[-_SHOWN_CHARS:]}")
             if time.monotonic() - began > timeout_s:
                 self.kill()
@@ -172,6 +190,7 @@ class LocalServer:
         if self._process is not None:
             self._process.kill()
             self._process.wait()
+            self._drop_tether()
 
     def stop(self, timeout_s: float = _STOP_S) -> int | None:
         """Ask it to end, with SIGTERM, and return its exit code; None if it was never started. Idempotent.
@@ -183,7 +202,18 @@ class LocalServer:
             return None
         if self._process.poll() is None:
             self._process.send_signal(signal.SIGTERM)
-        return self._process.wait(timeout_s)
+        code = self._process.wait(timeout_s)
+        self._drop_tether()
+        return code
+
+    def _drop_tether(self, *, release: bool = False) -> None:
+        """Close the pipe; a running server ends with it unless it is released."""
+        tether = None if self._process is None else self._process.stdin
+        if tether is not None and not tether.closed:
+            with contextlib.suppress(BrokenPipeError):
+                if release:
+                    tether.write(b"\n")
+                tether.close()
 
     def restart(self) -> dict[str, Any]:
         """Kill it and start it again, on the same ports."""
@@ -192,6 +222,7 @@ class LocalServer:
 
     def leave_running(self) -> None:
         """Forget the process, whose pid is in ``addresses``, and keep its directory."""
+        self._drop_tether(release=True)
         self._process = None
         self._is_temporary = False
 
@@ -214,9 +245,13 @@ class LocalServer:
         self.close()
 
     async def __aenter__(self) -> Self:
+        import asyncio
+
         return await asyncio.to_thread(self.__enter__)
 
     async def __aexit__(self, *_: object) -> None:
+        import asyncio
+
         await asyncio.to_thread(self.close)
 
     def _options(self, ready: Path) -> list[str]:
