@@ -27,6 +27,9 @@ class Opening(Generic[T]):
         self._coroutine = coroutine
         self._opened: T | None = None
 
+    def __repr__(self) -> str:
+        return "<headrace.aio.Opening: await it, or use it in 'async with'>"
+
     def __await__(self) -> Generator[Any, None, T]:
         return self._coroutine.__await__()
 

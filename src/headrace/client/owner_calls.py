@@ -53,6 +53,11 @@ class OwnerCalls:
         self._services = services
         self._policy = policy
 
+    @property
+    def uri(self) -> str:
+        """Of the controllers."""
+        return self._services.uri
+
     async def call(
         self,
         address: SegmentAddress,

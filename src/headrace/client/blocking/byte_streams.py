@@ -6,6 +6,7 @@ import io
 from typing import Any
 
 from headrace.client.blocking.loop_thread import LoopThread
+from headrace.client.description import waiting
 from headrace.client.reader import byte_reader
 from headrace.client.writer import byte_writer
 
@@ -20,6 +21,9 @@ class ByteWriter(io.RawIOBase):
         self._writer = writer
         self._thread = thread
         self._is_closing = False
+
+    def __repr__(self) -> str:
+        return waiting(repr(self._writer))
 
     def writable(self) -> bool:
         return True
@@ -67,6 +71,9 @@ class ByteReader(io.RawIOBase):
         super().__init__()
         self._reader = reader
         self._thread = thread
+
+    def __repr__(self) -> str:
+        return waiting(repr(self._reader))
 
     def readable(self) -> bool:
         return True

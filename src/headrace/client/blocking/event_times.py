@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from headrace.client.blocking.loop_thread import LoopThread
 from headrace.client.blocking.writers import Writer
+from headrace.client.description import waiting
 from headrace.client.reader import time_windows as on_loop
 from headrace.client.writer import event_writer
 from headrace.model.stream_cut import StreamCut
@@ -40,6 +41,9 @@ class TimeWindows:
     def __init__(self, windows: on_loop.TimeWindows, thread: LoopThread) -> None:
         self._windows = windows
         self._thread = thread
+
+    def __repr__(self) -> str:
+        return waiting(repr(self._windows))
 
     def advance(self, position: StreamCut) -> on_loop.TimeWindow:
         """Return the window at ``position``; see :meth:`TimeWindows.advance`."""

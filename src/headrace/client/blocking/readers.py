@@ -7,6 +7,7 @@ from types import TracebackType
 from typing import Self
 
 from headrace.client.blocking.loop_thread import LoopThread
+from headrace.client.description import waiting
 from headrace.client.reader import event_reader, segment_range
 from headrace.client.reader.event_batch import Event, EventBatch
 from headrace.model.stream_cut import StreamCut
@@ -19,6 +20,9 @@ class EventReader:
         self._reader = reader
         self._thread = thread
         self._within: Event | None = None
+
+    def __repr__(self) -> str:
+        return waiting(repr(self._reader))
 
     def next_batch(self, timeout_s: float | None = None) -> EventBatch | None:
         """Return the next events of some segment; None at the end. Raises as :meth:`EventReader.next_batch`.
@@ -70,6 +74,9 @@ class SegmentRangeReader:
     def __init__(self, part: segment_range.SegmentRangeReader, thread: LoopThread) -> None:
         self._part = part
         self._thread = thread
+
+    def __repr__(self) -> str:
+        return waiting(repr(self._part))
 
     def blocks(self) -> Iterator[memoryview]:
         """Yield the bytes in large pieces; each piece belongs to the caller."""

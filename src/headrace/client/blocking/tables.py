@@ -15,6 +15,7 @@ from types import TracebackType
 from typing import Any, Final, Self
 
 from headrace.client.blocking.loop_thread import LoopThread
+from headrace.client.description import waiting
 from headrace.client.tables import key_value_table
 from headrace.client.tables.changes import Change
 from headrace.client.tables.key_layout import Key
@@ -39,6 +40,9 @@ class KeyValueTable(MutableMapping[Key, bytes]):
     def __init__(self, table: key_value_table.KeyValueTable, thread: LoopThread) -> None:
         self._table = table
         self._thread = thread
+
+    def __repr__(self) -> str:
+        return waiting(repr(self._table))
 
     @property
     def configuration(self) -> KeyValueTableConfiguration:

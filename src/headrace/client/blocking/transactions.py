@@ -9,6 +9,7 @@ from typing import Self
 from headrace.client.blocking.loop_thread import LoopThread
 from headrace.client.blocking.writers import Writer
 from headrace.client.control.transactions import SinkWatermark, TransactionStatus, TransactionTag
+from headrace.client.description import waiting
 from headrace.client.writer import txn_writer as on_loop
 from headrace.errors import HeadraceError
 
@@ -19,6 +20,9 @@ class Transaction(Writer):
     def __init__(self, transaction: on_loop.Transaction, thread: LoopThread) -> None:
         super().__init__(transaction, thread)
         self._transaction = transaction
+
+    def __repr__(self) -> str:
+        return waiting(repr(self._transaction))
 
     @property
     def txn_id(self) -> int:
@@ -83,6 +87,9 @@ class TxnWriter:
     def __init__(self, writer: on_loop.TxnWriter, thread: LoopThread) -> None:
         self._writer = writer
         self._thread = thread
+
+    def __repr__(self) -> str:
+        return waiting(repr(self._writer))
 
     def _wrap(self, transaction: on_loop.Transaction) -> Transaction:
         return Transaction(transaction, self._thread)

@@ -13,6 +13,7 @@ from typing import Any, Final, Self
 from headrace.client.blocking.acks import Ack
 from headrace.client.blocking.given_batch import own_batch, own_list
 from headrace.client.blocking.loop_thread import LoopThread
+from headrace.client.description import described, writer_state
 from headrace.client.vectors import is_arrow
 from headrace.client.writer import ack as on_loop
 from headrace.client.writer.event_frames import event_header, own_event
@@ -65,6 +66,12 @@ class Writer:
     @property
     def stream(self) -> str:
         return self._writer.stream
+
+    def __repr__(self) -> str:
+        state = writer_state(
+            closed=self._closed, error=self._error, unacknowledged_bytes=self._unacknowledged_bytes
+        )
+        return described(type(self).__name__, f"{self.scope}/{self.stream}", self._writer.uri, state)
 
     def write(self, event: Any, routing_key: str | None = None) -> Ack:
         """Take one event. Events of one key written by one thread keep their order.

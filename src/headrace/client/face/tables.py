@@ -64,7 +64,12 @@ class TableFace(ClientCore):
         return await self._tables.delete(scope, table)
 
     def key_value_table(self, scope: str, table: str | None = None) -> Opening[KeyValueTable]:
-        """Open a key-value table: ``async with client.key_value_table(...) as table``, or ``await`` it.
+        """Open a key-value table, as a context.
+
+        >>> await client.create_key_value_table("demo/stock", primary_key_bytes=5)
+        True
+        >>> async with client.key_value_table("demo/stock") as table:
+        ...     version = await table.put(b"apple", b"12")
 
         Raises (when opened):
             NoSuchKeyValueTableError: there is no such table.

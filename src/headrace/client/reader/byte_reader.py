@@ -9,6 +9,7 @@ from types import TracebackType
 from typing import Self
 
 from headrace.client.config import ReaderConfig
+from headrace.client.description import described
 from headrace.client.reader.segment_range import SegmentRangeReader
 from headrace.client.segment_calls import SegmentCalls
 from headrace.client.services import ClientServices, SegmentAddress
@@ -36,6 +37,10 @@ class ByteReader:
 
     def _open(self, offset: int) -> SegmentRangeReader:
         return SegmentRangeReader(self.address, offset, None, self._services, self._config)
+
+    def __repr__(self) -> str:
+        place = f"{self.address.scope}/{self.address.stream}"
+        return described("aio.ByteReader", place, self._services.uri, f"at {self._offset}")
 
     def tell(self) -> int:
         """Return the offset of the next byte."""

@@ -12,6 +12,7 @@ from types import TracebackType
 from typing import Final, Self
 
 from headrace.client.config import ReaderConfig
+from headrace.client.description import described
 from headrace.client.reader.cuts import Cuts, Edge, parse_edge
 from headrace.client.reader.event_batch import Decoder, Event, EventBatch
 from headrace.client.reader.event_cutter import EventCutter
@@ -87,6 +88,12 @@ class EventReader:
         reader = cls(scope, stream, services, calls, config, walk, codec)
         await reader._begin(walk.to_read())
         return reader
+
+    def __repr__(self) -> str:
+        failed = self._failure is not None
+        state = f"failed: {self._failure}" if failed else "closed" if self._closed else "open"
+        state += f", at {', '.join(f'{key}={value}' for key, value in self.position().offsets.items())}"
+        return described("aio.EventReader", f"{self.scope}/{self.stream}", self._services.uri, state)
 
     # ------------------------------------------------------------------------------ reading
 

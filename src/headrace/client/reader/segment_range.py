@@ -9,6 +9,7 @@ from typing import Self
 
 from headrace.client.config import ReaderConfig
 from headrace.client.connections.reply_receiver import ReadBlock
+from headrace.client.description import described
 from headrace.client.reader.event_batch import EventBatch
 from headrace.client.reader.event_cutter import EventCutter
 from headrace.client.reader.segment_input import SegmentInput
@@ -36,9 +37,15 @@ class SegmentRangeReader:
         self.address = address
         self.start = start
         self.end = end
+        self._uri = services.uri
         self._news = asyncio.Event()
         self._input = SegmentInput(address, services, config, self._on_ready, offset=start, end=end)
         self._started = False
+
+    def __repr__(self) -> str:
+        place = f"{self.address.scope}/{self.address.stream}/{self.address.segment_id}"
+        end = "its seal" if self.end is None else self.end
+        return described("aio.SegmentRangeReader", place, self._uri, f"from {self.start} to {end}")
 
     def _on_ready(self, _: SegmentInput) -> None:
         self._news.set()

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from headrace.client.config import ReaderConfig
+from headrace.client.description import described
 from headrace.client.reader.cuts import Cuts
 from headrace.client.reader.segment_range import SegmentRangeReader
 from headrace.client.segment_calls import SegmentCalls
@@ -74,6 +75,7 @@ class MarkReader:
     ) -> None:
         self.scope = scope
         self.stream = stream
+        self.uri = services.uri
         self._services = services
         self._calls = calls
         self._config = config
@@ -126,6 +128,10 @@ class TimeWindows:
         """Watermarks that the position has not passed; only the last may be wholly ahead."""
         self._places = 0
         """In their cuts."""
+
+    def __repr__(self) -> str:
+        place = f"{self._marks.scope}/{self._marks.stream}"
+        return described("aio.TimeWindows", place, self._marks.uri, f"passed {self._passed}")
 
     async def advance(self, position: StreamCut) -> TimeWindow:
         """Return the window at ``position``, which does not lie in front of an earlier one.

@@ -14,6 +14,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mappin
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar, overload
 
+from headrace.client.description import described
 from headrace.client.owner_calls import OwnerCalls
 from headrace.client.tables.changes import Change, Insert, Put, Remove, check_changes
 from headrace.client.tables.key_layout import Key, KeyBounds, KeyLayout
@@ -66,9 +67,14 @@ class KeyValueTable:
         self.scope = scope
         self.name = name
         self.configuration = configuration
+        self._uri = calls.uri
         self._layout = KeyLayout(configuration.primary_key_bytes, configuration.secondary_key_bytes)
         self._partitions = Partitions(ranges)
         self._calls = TableCalls(calls, scope, name)
+
+    def __repr__(self) -> str:
+        state = f"{self.configuration.partitions} partitions"
+        return described("aio.KeyValueTable", f"{self.scope}/{self.name}", self._uri, state)
 
     # ------------------------------------------------------------------------------ one key
 

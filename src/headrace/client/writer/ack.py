@@ -23,6 +23,12 @@ class Ack:
         self._waiters: list[asyncio.Future[None]] | None = None
         self._callbacks: list[Callable[[Ack], None]] | None = None
 
+    def __repr__(self) -> str:
+        state = (
+            "not durable yet" if not self.done() else f"failed: {self._error}" if self._error else "durable"
+        )
+        return f"<headrace.aio.Ack: {state}>"
+
     def done(self) -> bool:
         """Tell whether it is settled, either way."""
         return self._open_parts == 0

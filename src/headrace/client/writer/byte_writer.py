@@ -14,6 +14,7 @@ from types import TracebackType
 from typing import Self
 
 from headrace.client.config import APPEND_BLOCK_BYTES_MAX, WriterConfig
+from headrace.client.description import described, writer_state
 from headrace.client.segment_calls import SegmentCalls
 from headrace.client.services import ClientServices, SegmentAddress
 from headrace.client.writer.ack import Ack
@@ -30,6 +31,7 @@ class ByteWriter:
         self, address: SegmentAddress, services: ClientServices, calls: SegmentCalls, config: WriterConfig
     ) -> None:
         self.address = address
+        self._uri = services.uri
         self._calls = calls
         self._window_bytes = config.window_bytes(1)
         self._output = SegmentOutput(address, services, config, self)
@@ -37,6 +39,12 @@ class ByteWriter:
         self._window_waiter: asyncio.Future[None] | None = None
         self._error: HeadraceError | None = None
         self._closed = False
+
+    def __repr__(self) -> str:
+        state = writer_state(
+            closed=self._closed, error=self._error, unacknowledged_bytes=self._unacknowledged_bytes
+        )
+        return described("aio.ByteWriter", f"{self.address.scope}/{self.address.stream}", self._uri, state)
 
     def write(self, data: bytes | bytearray | memoryview) -> Ack:
         """Append bytes; more than 8 MiB are appended in several pieces.

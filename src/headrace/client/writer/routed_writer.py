@@ -18,6 +18,7 @@ from types import TracebackType
 from typing import Any, Final, Self
 
 from headrace.client.config import WriterConfig
+from headrace.client.description import described, writer_state
 from headrace.client.serializers import Codec
 from headrace.client.services import ClientServices, SegmentAddress
 from headrace.client.vectors import is_arrow
@@ -112,6 +113,17 @@ class RoutedWriter(ABC):
         self._window_waiters: list[asyncio.Future[None]] = []
         self._events_durable = 0
         self._bytes_durable = 0
+
+    @property
+    def uri(self) -> str:
+        """Of the controllers of its client."""
+        return self._services.uri
+
+    def __repr__(self) -> str:
+        state = writer_state(
+            closed=self._closed, error=self._error, unacknowledged_bytes=self._unacknowledged_bytes
+        )
+        return described(f"aio.{type(self).__name__}", f"{self.scope}/{self.stream}", self.uri, state)
 
     # ------------------------------------------------------------------------------ writing
 

@@ -25,6 +25,7 @@ from headrace.client.control.transactions import (
     TransactionStatus,
     TransactionTag,
 )
+from headrace.client.description import described
 from headrace.client.serializers import Codec
 from headrace.client.services import ClientServices, SegmentAddress
 from headrace.client.writer.ack import Ack
@@ -65,6 +66,10 @@ class Transaction(RoutedWriter):
     @property
     def txn_uuid(self) -> uuid.UUID:
         return uuid.UUID(int=self.txn_id)
+
+    def __repr__(self) -> str:
+        state = f"{self.txn_uuid}, {'open' if self._open else 'ended'}"
+        return described("aio.Transaction", f"{self.scope}/{self.stream}", self.uri, state)
 
     @property
     def is_open(self) -> bool:
@@ -208,6 +213,10 @@ class TxnWriter:
         """What is kept alive; None stands for a transaction that another caller commits."""
         self._tasks = Supervisor(f"transactions of {scope}/{stream}")
         self._pinging = False
+
+    def __repr__(self) -> str:
+        state = f"{len(self._open)} open transactions"
+        return described("aio.TxnWriter", f"{self.scope}/{self.stream}", self.services.uri, state)
 
     async def begin(self) -> Transaction:
         """Begin a transaction. Raises NoSuchStreamError, or what else forbids it."""

@@ -72,6 +72,7 @@ class Server:
 
 def table(server, *, secondary=0, partitions=1, listed=None):
     services = SimpleNamespace(
+        uri="tcp://fake",
         pool=server,
         tokens=SimpleNamespace(
             token=server.token, refusal=lambda *_: TokenExpiredError("the token has expired")
