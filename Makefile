@@ -10,7 +10,7 @@ PYTEST := $(BIN)/python -m pytest -q -n $(or $(PROCESSES),3) --dist worksteal
 unexport PYTHONDONTWRITEBYTECODE
 export PYTHONPYCACHEPREFIX := $(CURDIR)/$(VENV)/pycache
 
-.PHONY: setup demo quick test check fmt-check fmt lint types layers generated matrix soak sim stores bench bench-smoke bench-attributes bench-tables serve docs lock clean
+.PHONY: setup demo quick test check fmt-check fmt lint types layers generated matrix soak sim stores bench bench-smoke bench-attributes bench-tables serve docs wheel lock clean
 
 setup: $(STAMP)  ## the environment with everything the recipes below need
 
@@ -80,6 +80,10 @@ bench-attributes: setup  ## size and time of the B+Tree of a million attributes,
 docs: setup  ## the documentation site, in build/site; `python -m http.server --directory build/site` shows it, with its search
 	NO_MKDOCS_2_WARNING=1 PYTHONPATH=src $(BIN)/mkdocs build --quiet
 
+wheel:  ## the package as a wheel, in dist, with nothing of earlier builds in it
+	rm -rf build/lib build/bdist.*
+	$(PYTHON) -m pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir dist .
+
 SEEDS ?= 500
 sim: setup  ## SEEDS=n simulated histories on all cores
 	$(BIN)/python -m tests.simulation.run_seeds --seeds $(SEEDS)
@@ -98,4 +102,4 @@ lock: setup  ## refresh requirements.lock from pyproject.toml
 	$(BIN)/uv pip compile --quiet --universal --no-header --no-annotate --no-emit-index-url --extra demo --extra dev --extra spark pyproject.toml -o requirements.lock
 
 clean:  ## remove the environment and caches (not your data)
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) build .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
