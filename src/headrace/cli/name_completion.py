@@ -5,7 +5,9 @@ Whatever goes wrong, nothing is proposed: a person who types is not interrupted 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import signal
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
@@ -17,7 +19,6 @@ if TYPE_CHECKING:  # only the shell completes: commands need none of it
     from headrace.client.blocking import BlockingClient
 
 _PATIENCE_S: Final = 1.0
-"""After it the server counts as silent: a person waits for the shell."""
 _NAMES_MAX: Final = 1000
 _SCOPES_LISTED: Final = 8
 """Each is one call of the controller."""
@@ -59,10 +60,23 @@ def _ask(ctx: click.Context, question: Callable[[BlockingClient], list[str]]) ->
     if not isinstance(uri, str):
         return []  # the verb asks no controller
     try:
-        connection = Connection(uri, ctx.params.get("tls_ca"))
-        with connection.connect(
-            control_attempts=1, connect_timeout_s=_PATIENCE_S, call_timeout_s=_PATIENCE_S
-        ) as client:
+        with _limited_time(), Connection(uri, ctx.params.get("tls_ca")).connect(control_attempts=1) as client:
             return question(client)
     except Exception:  # noqa: BLE001 - as the module says
         return []
+
+
+@contextmanager
+def _limited_time() -> Iterator[None]:
+    """Interrupt what takes longer than a person waits for the shell. Raises TimeoutError."""
+
+    def interrupt(*_: object) -> None:
+        raise TimeoutError
+
+    former = signal.signal(signal.SIGALRM, interrupt)
+    signal.setitimer(signal.ITIMER_REAL, _PATIENCE_S)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0.0)
+        signal.signal(signal.SIGALRM, former)

@@ -29,8 +29,9 @@ class Several(click.Option):
         for place, word in enumerate(words):
             if word == "--":
                 return spread + words[place:]
-            if word in self.opts:
-                follows = 1
+            name, equals, _ = word.partition("=")
+            if name in self.opts:
+                follows = 2 if equals else 1
             elif follows and self._is_value(word):
                 if follows > 1:
                     spread.append(self.opts[-1])

@@ -31,7 +31,7 @@ from headrace.model.compact_numbers import (
     encode_text,
 )
 from headrace.model.key_space import KeyRange
-from headrace.model.segment_id import epoch_of, make_segment_id, number_of
+from headrace.model.segment_id import epoch_of, make_segment_id, number_of, segment_id_text
 
 COMPLETED: Final = -1
 _UNBOUNDED_TEXT: Final = "UNBOUNDED"
@@ -86,7 +86,7 @@ class StreamCut:
     def __str__(self) -> str:
         if self.is_unbounded:
             return _UNBOUNDED_TEXT
-        listed = ", ".join(f"{segment_id}={offset}" for segment_id, offset in sorted(self.offsets.items()))
+        listed = ", ".join(f"{segment_id_text(each)}={at}" for each, at in sorted(self.offsets.items()))
         return f"{self.scoped_stream}:{listed}"
 
     def __hash__(self) -> int:

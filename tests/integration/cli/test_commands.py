@@ -8,6 +8,7 @@ import json
 import os
 import select
 import signal
+import socket
 import subprocess
 import sys
 import termios
@@ -15,7 +16,7 @@ from array import array
 
 import pytest
 
-from headrace.cli import event_write
+from headrace.cli import event_write, name_completion
 from headrace.cli.main import main
 from headrace.model.stream_cut import StreamCut
 from headrace.testing import LocalServer, ServerDiedError
@@ -155,7 +156,8 @@ def test_reading_goes_on_where_it_stopped(run):
 def complete(uri, monkeypatch, capfdbinary):
     """Return what a shell proposes for the last of some words."""
 
-    def complete(*words, uri=uri):
+    def complete(*words, uri=uri, patience_s=60.0):
+        monkeypatch.setattr(name_completion, "_PATIENCE_S", patience_s)
         monkeypatch.setenv("HEADRACE_URI", uri)
         monkeypatch.setenv("_HEADRACE_COMPLETE", "bash_complete")
         monkeypatch.setenv("COMP_WORDS", " ".join(("headrace", *words)))
@@ -184,6 +186,9 @@ def test_a_shell_completes_what_the_server_has(run, uri, complete):
     assert complete("scope", "delete", "_s") == ["_system"]
     assert complete("scope", "delete", "", uri="tcp://127.0.0.1:1") == []
     assert complete("scope", "delete", "", uri="no address") == []
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        silent_uri = f"tcp://127.0.0.1:{silent.getsockname()[1]}"
+        assert complete("scope", "delete", "", uri=silent_uri, patience_s=0.1) == []
 
 
 def test_log_lines_say_which_servers_are_asked(run, uri):

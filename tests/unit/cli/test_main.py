@@ -217,6 +217,7 @@ def test_what_begins_with_a_minus_stands_behind_two(parse, capsys):
         ("--merge", "1#1", "2#1", "s/t"),
         ("--merge", "4294967297", "--json", "--merge", "2#1", "s/t"),
         ("--merge=1#1", "--merge", "2#1", "s/t", "--into", "2"),
+        ("--merge=1#1", "2#1", "s/t"),
     ],
 )
 def test_an_option_takes_the_segments_that_follow(parse, words):

@@ -17,7 +17,7 @@ from headrace.errors import (
 )
 from headrace.model.endpoint import Endpoint
 from headrace.model.names import segment_name
-from headrace.model.segment_id import epoch_of
+from headrace.model.segment_id import epoch_of, segment_id_text
 from headrace.rpc import convert
 from headrace.rpc.generated import controller_pb2 as pb
 
@@ -69,8 +69,8 @@ class Segments:
         if not reply.segments and not await self._existed(scope, stream, segment_id):
             raise NoSuchSegmentError(
                 segment_name(scope, stream, segment_id),
-                f"stream {scope}/{stream} never had segment {segment_id}: the stream was deleted and created "
-                "anew, or the position is one of another stream",
+                f"stream {scope}/{stream} never had segment {segment_id_text(segment_id)}: the stream was "
+                "deleted and created anew, or the position is one of another stream",
             )
         return [
             Successor(*convert.segment_range_from_message(each.segment), tuple(each.value))
@@ -108,7 +108,9 @@ class Segments:
             return known[0]
         reply = await self._controller.call("getURI", convert.segment_id_to_message(*key), attempts=3)
         if not reply.endpoint or not 0 < reply.port <= 65535:
-            raise ConnectionLostError(f"segment {segment_id} of {scope}/{stream} has no owner at the moment")
+            raise ConnectionLostError(
+                f"segment {segment_id_text(segment_id)} of {scope}/{stream} has no owner at the moment"
+            )
         endpoint = convert.endpoint_from_message(reply)
         self._endpoints[key] = (endpoint, loop.time())
         if len(self._endpoints) > _ENDPOINTS_MAX:

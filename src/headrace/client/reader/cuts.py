@@ -13,7 +13,7 @@ from headrace.client.segment_calls import SegmentCalls, SegmentInfo
 from headrace.client.services import ClientServices, SegmentAddress
 from headrace.errors import InvalidArgumentError, NoSuchSegmentError, NoSuchStreamError, SegmentTruncatedError
 from headrace.model.key_space import KeyRange
-from headrace.model.segment_id import epoch_of
+from headrace.model.segment_id import epoch_of, segment_id_text
 from headrace.model.stream_cut import StreamCut
 
 _TAIL_ATTEMPTS: Final = 3
@@ -155,7 +155,7 @@ class Cuts:
             info = await self._calls.info(address)
         except NoSuchSegmentError:
             return  # truncated, which whoever reads or truncates deals with
-        what = f"segment {address.segment_id} of {address.scope}/{address.stream}"
+        what = f"segment {segment_id_text(address.segment_id)} of {address.scope}/{address.stream}"
         if offset > info.length:
             raise InvalidArgumentError(f"the cut is at {offset} of {what}, which ends at {info.length}")
         if not info.start_offset < offset < info.length or await self._begins_event(address, offset, info):

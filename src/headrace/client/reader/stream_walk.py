@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from headrace.client.writer.segment_map import Successor
 from headrace.errors import InvalidArgumentError
 from headrace.model.key_space import KeyRange
+from headrace.model.segment_id import segment_id_text
 from headrace.model.stream_cut import COMPLETED
 
 
@@ -83,7 +84,9 @@ class StreamWalk:
         for segment_id, offset in sorted(start.items()):
             mine = ranges.get(segment_id)
             if mine is None:
-                raise InvalidArgumentError(f"segment {segment_id} of the cut is not known to the stream")
+                raise InvalidArgumentError(
+                    f"segment {segment_id_text(segment_id)} of the cut is not known to the stream"
+                )
             if is_future(segment_id, start, ranges):
                 continue
             behind = (
