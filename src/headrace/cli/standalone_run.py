@@ -19,11 +19,8 @@ def run(*, log_level: str, log_format: logs.LogFormat, debug: bool, config: str 
     collect_rarely()
     # Else gRPC has lines of its own on stderr, not of our format, one for each client that does not encrypt.
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
-    handler = logs.configure(level="debug" if debug else log_level, log_format=log_format)
-    try:
+    with logs.shown(level="debug" if debug else log_level, log_format=log_format):
         _serve(config, given)
-    finally:
-        handler.flush()  # why it ends is said behind what it said before
 
 
 def _serve(file: str | None, given: dict[str, Any]) -> None:

@@ -120,11 +120,8 @@ class Verb(_EndsWithExamples):
             return super().invoke(ctx)
         from headrace.runtime import logs
 
-        handler = logs.configure(level="info" if verbosity == 1 else "debug")
-        try:
+        with logs.shown(level="info" if verbosity == 1 else "debug"):
             return super().invoke(ctx)
-        finally:
-            handler.flush()
 
 
 class Noun(_EndsWithExamples, click.Group):

@@ -17,7 +17,8 @@ from __future__ import annotations
 import json
 import logging
 import sys
-from collections.abc import Mapping, MutableMapping
+from collections.abc import Iterator, Mapping, MutableMapping
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from io import UnsupportedOperation
 from typing import Any, Final, Literal, TextIO
@@ -76,6 +77,22 @@ def configure(
     root.setLevel(level.upper())
     root.propagate = False
     return handler
+
+
+@contextmanager
+def shown(*, level: str, log_format: LogFormat = "human") -> Iterator[None]:
+    """Send the lines to stderr as :func:`configure` does until the block ends. Waits for the last."""
+    root = logging.getLogger("headrace")
+    former_level, former_propagate = root.level, root.propagate
+    handler = configure(level=level, log_format=log_format)
+    try:
+        yield
+    finally:
+        handler.flush()
+        root.removeHandler(handler)
+        handler.close()
+        root.propagate = former_propagate
+        root.setLevel(former_level)
 
 
 def _stderr_handler() -> logging.Handler:

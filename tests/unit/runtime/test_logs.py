@@ -71,3 +71,15 @@ def test_plain_loggers_of_the_package_are_formatted_too(stream):
     logs.configure(stream=stream)
     logging.getLogger("headrace.plain").error("hello")
     assert stream.getvalue().endswith("headrace.plain  hello\n")
+
+
+def test_lines_are_shown_until_a_block_ends(stream, capfd):
+    root = logging.getLogger("headrace")
+    before = root.level, root.propagate
+    log = logs.logger("headrace.x")
+    with logs.shown(level="info"):
+        log.info("seen")
+    assert "seen" in capfd.readouterr().err
+    log.info("not seen")
+    assert capfd.readouterr().err == ""
+    assert (root.level, root.propagate) == before
