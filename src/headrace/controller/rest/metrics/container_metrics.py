@@ -34,11 +34,15 @@ _HEALTH: Final = [
 ]
 
 _DURABLE_LOG: Final = [
-    *counters(
+    *gauges(
         _LOG,
         "headrace_log",
         ("recovered_operations", "recovered_operations", "Operations that the last start recovered."),
         ("recovered_frames", "recovered_frames", "Data frames that the last start recovered."),
+    ),
+    *counters(
+        _LOG,
+        "headrace_log",
         ("checkpoints", "checkpoints", "Metadata checkpoints that were written."),
         ("truncations", "truncations", "Truncations of the log."),
     ),
