@@ -251,8 +251,18 @@ def test_a_stream_becomes_a_table_and_frames(client, name):
     assert all(isinstance(kind, pd.ArrowDtype) for kind in frame.dtypes)
     assert isinstance(stream.to_polars(), pl.DataFrame)
     assert stream.to_polars()["event"][-1] == b"49999"
+    assert stream.to_arrow(serializer="utf8")["event"][-1].as_py() == "49999"
     with pytest.raises(AnswerTooLargeError, match="max_bytes=1000 "):
         stream.to_arrow(max_bytes=1000)
+    with pytest.raises(EventNotDecodedError, match=rf"at 0 of segment \d of {name} is no object of JSON"):
+        stream.to_arrow(serializer="json")
+    with pytest.raises(InvalidArgumentError, match="pickle"):
+        stream.to_arrow(serializer="pickle")
+    start = stream.tail()
+    stream.write([{"order": 1, "offset": "x"}, {"order": 2}], key="k", serializer="json")
+    frame = stream.to_pandas(start=start, serializer="json")
+    assert frame.columns.tolist() == ["order", "offset", "segment_id"]
+    assert (frame["order"].tolist(), frame.offset[0]) == ([1, 2], "x")
 
 
 def test_what_is_not_installed_is_named(client, name, monkeypatch):

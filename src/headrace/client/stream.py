@@ -13,6 +13,7 @@ from headrace.client.face.events import EventFace
 from headrace.client.face.streams import StreamFace
 from headrace.client.reader.cuts import Edge
 from headrace.client.reader.event_batch import Event
+from headrace.client.reader.event_columns import find_parser
 from headrace.client.reader.stream_table import (
     TABLE_BYTES_MAX,
     read_table,
@@ -31,11 +32,11 @@ from headrace.runtime.blocking import SystemThreads
 from headrace.runtime.extras import require
 
 
-async def _beside_the_loop(convert: Callable[[Any], Any], table: Any) -> Any:
-    """Convert in a thread: the import alone takes a second."""
+async def _beside_the_loop(convert: Callable[..., Any], *arguments: Any) -> Any:
+    """Convert in a thread: the imports alone take a second."""
     work = SystemThreads().pool(1, "headrace-frames")
     try:
-        return await work.run(convert, table)
+        return await work.run(convert, *arguments)
     finally:
         work.close()
 
@@ -115,63 +116,87 @@ class Stream:
         return await self._client.write(self.scope, self.name, events, key=key, serializer=serializer)
 
     async def to_arrow(
-        self, *, start: Edge = "head", end: Edge = "tail", max_bytes: int = TABLE_BYTES_MAX
+        self,
+        *,
+        start: Edge = "head",
+        end: Edge = "tail",
+        serializer: Literal["json", "utf8"] | None = None,
+        max_bytes: int = TABLE_BYTES_MAX,
     ) -> Any:
         """Return the events between two cuts as a ``pyarrow.Table``, without an object per event.
 
         Its columns are ``event`` (binary), ``segment_id`` and ``offset``. Events of one key are in order.
 
-        >>> table = await orders.to_arrow()
+        >>> table = await orders.to_arrow(serializer="json")
         >>> table.column_names
-        ['event', 'segment_id', 'offset']
+        ['order', 'segment_id', 'offset']
 
         Args:
             start: a cut, ``"head"`` or ``"tail"``.
             end: a cut or ``"tail"``, as it is now.
+            serializer: None: bytes. ``"utf8"``: ``event`` is text. ``"json"``: in place of ``event`` there is
+                a column for each member of the events, which are objects; what a member is called like
+                replaces the other two columns as well.
             max_bytes: how many there may be, with 8 for each event; by default 1 GiB.
 
         Raises:
             AnswerTooLargeError: there are more.
+            EventNotDecodedError: an event is not what ``serializer`` says; it names the place.
+            InvalidArgumentError: members of JSON differ in their types.
             NoSuchStreamError: there is no such stream.
             UnsupportedError: pyarrow is not installed; it names the extra.
         """
         require("to_arrow", "arrow", "pyarrow", "numpy")
+        parse = find_parser(serializer)
         opening = self._client.event_reader(self.scope, self.name, start=start, end=end)
         async with opening as reader:
-            return await read_table(reader, max_bytes)
+            table = await read_table(reader, max_bytes)
+        if serializer is None:
+            return table
+        return await _beside_the_loop(parse, table, f"{self.scope}/{self.name}")
 
     async def to_pandas(
-        self, *, start: Edge = "head", end: Edge = "tail", max_bytes: int = TABLE_BYTES_MAX
+        self,
+        *,
+        start: Edge = "head",
+        end: Edge = "tail",
+        serializer: Literal["json", "utf8"] | None = None,
+        max_bytes: int = TABLE_BYTES_MAX,
     ) -> Any:
         """Return the events between two cuts as a ``pandas.DataFrame`` of Arrow types; see :meth:`to_arrow`.
 
-        >>> frame = await orders.to_pandas()
-        >>> frame.event.tolist()
-        [b'one', b'two']
+        >>> frame = await orders.to_pandas(serializer="json")
+        >>> frame["order"].tolist()
+        [1]
 
         Raises:
             UnsupportedError: pandas or pyarrow is not installed; it names the extra.
             HeadraceError: as :meth:`to_arrow`.
         """
         require_frames("pandas")
-        table = await self.to_arrow(start=start, end=end, max_bytes=max_bytes)
+        table = await self.to_arrow(start=start, end=end, serializer=serializer, max_bytes=max_bytes)
         return await _beside_the_loop(to_pandas, table)
 
     async def to_polars(
-        self, *, start: Edge = "head", end: Edge = "tail", max_bytes: int = TABLE_BYTES_MAX
+        self,
+        *,
+        start: Edge = "head",
+        end: Edge = "tail",
+        serializer: Literal["json", "utf8"] | None = None,
+        max_bytes: int = TABLE_BYTES_MAX,
     ) -> Any:
         """Return the events between two cuts as a ``polars.DataFrame``; see :meth:`to_arrow`.
 
-        >>> frame = await orders.to_polars()
-        >>> frame.height
-        2
+        >>> frame = await orders.to_polars(serializer="json")
+        >>> frame["order"].to_list()
+        [1]
 
         Raises:
             UnsupportedError: polars or pyarrow is not installed; it names the extra.
             HeadraceError: as :meth:`to_arrow`.
         """
         require_frames("polars")
-        table = await self.to_arrow(start=start, end=end, max_bytes=max_bytes)
+        table = await self.to_arrow(start=start, end=end, serializer=serializer, max_bytes=max_bytes)
         return await _beside_the_loop(to_polars, table)
 
     # ------------------------------------------------------------------------------ its life

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Literal
 
 from headrace.client.blocking.event_client import EventClient
 from headrace.client.blocking.loop_thread import LoopThread
@@ -70,11 +70,25 @@ class Stream(OnLoop[LoopStream]):
         return self._client.write(self.scope, self.name, events, key=key, serializer=serializer)
 
     @like(LoopStream.to_pandas)
-    def to_pandas(self, *, start: Edge = "head", end: Edge = "tail", max_bytes: int = TABLE_BYTES_MAX) -> Any:
+    def to_pandas(
+        self,
+        *,
+        start: Edge = "head",
+        end: Edge = "tail",
+        serializer: Literal["json", "utf8"] | None = None,
+        max_bytes: int = TABLE_BYTES_MAX,
+    ) -> Any:
         require_frames("pandas")
-        return to_pandas(self.to_arrow(start=start, end=end, max_bytes=max_bytes))
+        return to_pandas(self.to_arrow(start=start, end=end, serializer=serializer, max_bytes=max_bytes))
 
     @like(LoopStream.to_polars)
-    def to_polars(self, *, start: Edge = "head", end: Edge = "tail", max_bytes: int = TABLE_BYTES_MAX) -> Any:
+    def to_polars(
+        self,
+        *,
+        start: Edge = "head",
+        end: Edge = "tail",
+        serializer: Literal["json", "utf8"] | None = None,
+        max_bytes: int = TABLE_BYTES_MAX,
+    ) -> Any:
         require_frames("polars")
-        return to_polars(self.to_arrow(start=start, end=end, max_bytes=max_bytes))
+        return to_polars(self.to_arrow(start=start, end=end, serializer=serializer, max_bytes=max_bytes))

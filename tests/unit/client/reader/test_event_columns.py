@@ -1,0 +1,84 @@
+import json
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headrace.client.reader import event_columns
+from headrace.client.reader.event_columns import find_parser
+from headrace.errors import AnswerTooLargeError, EventNotDecodedError, InvalidArgumentError
+
+GOOD = [b'{"a":1,"b":"x"}', b'{"a":2,\n "c":[1,2]}', b'{"b":"y"}']
+
+
+def table_of(*pieces):
+    """Return a table of events, one chunk for each piece, at offsets 0, 10, 20 of segment 3."""
+    events = pa.chunked_array([pa.array(piece, pa.binary()) for piece in pieces], pa.binary())
+    count = len(events)
+    places = pa.array(range(0, 10 * count, 10), pa.int64())
+    return pa.table({"event": events, "segment_id": pa.array([3] * count, pa.int64()), "offset": places})
+
+
+members = st.dictionaries(
+    st.sampled_from(["a", "b", "c d", "ü"]),
+    st.integers(-(1 << 53), 1 << 53) | st.none(),
+    min_size=1,
+)
+
+
+@given(st.lists(members, min_size=1, max_size=20), st.sampled_from([None, 2]))
+def test_each_event_is_a_row_with_its_members(events, indent):
+    table = table_of([json.dumps(each, indent=indent).encode() for each in events])
+    found = find_parser("json")(table, "s/t")
+    names = dict.fromkeys(name for each in events for name in each)
+    assert found.to_pylist() == [
+        {name: each.get(name) for name in names} | {"segment_id": 3, "offset": 10 * place}
+        for place, each in enumerate(events)
+    ]
+
+
+def test_chunks_do_not_matter_and_there_may_be_none():
+    found = find_parser("json")(table_of(GOOD[:2], [], GOOD[2:]), "s/t")
+    assert found["b"].to_pylist() == ["x", None, "y"]
+    assert find_parser("json")(table_of(), "s/t").num_rows == 0
+    assert find_parser("utf8")(table_of(), "s/t").num_rows == 0
+    assert find_parser(None)(table_of(GOOD), "s/t") == table_of(GOOD)
+
+
+@pytest.mark.parametrize(
+    ("event", "why"),
+    [
+        (b"{", "no json: "),
+        (b"", "no json: "),
+        (b'{"a":1}{"a":2}', "no json: "),
+        (b"5", "no object of JSON but a int"),
+        (b'[{"a":1}]', "no object of JSON but a list"),
+    ],
+)
+def test_an_event_that_is_no_object_is_named_by_its_place(event, why):
+    with pytest.raises(EventNotDecodedError, match=f"the event at 30 of segment 3 of s/t is {why}") as caught:
+        find_parser("json")(table_of(GOOD, [event], GOOD), "s/t")
+    assert caught.value.offset == 30
+
+
+def test_a_member_of_two_types_fits_into_no_column():
+    with pytest.raises(InvalidArgumentError, match=r"do not fit into columns.*number to string"):
+        find_parser("json")(table_of(GOOD, [b'{"a":"text"}']), "s/t")
+
+
+def test_text_is_checked():
+    assert find_parser("utf8")(table_of(["grüße".encode()]), "s/t")["event"].to_pylist() == ["grüße"]
+    with pytest.raises(EventNotDecodedError, match="at 10 of segment 3 of s/t is no utf8"):
+        find_parser("utf8")(table_of([b"ok", b"\xff"]), "s/t")
+
+
+def test_what_arrow_cannot_parse_at_once_is_too_large(monkeypatch):
+    monkeypatch.setattr(event_columns, "JSON_BYTES_MAX", 10)
+    with pytest.raises(AnswerTooLargeError, match="too much to parse"):
+        find_parser("json")(table_of(GOOD), "s/t")
+
+
+def test_other_serializers_make_no_columns():
+    with pytest.raises(InvalidArgumentError, match="'pickle'"):
+        find_parser("pickle")
