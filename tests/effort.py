@@ -27,6 +27,11 @@ def examples(count):
     return max(1, round(count * _share()))
 
 
+def without_long(numbers, long):
+    """The numbers, without those that take long unless this is the long form."""
+    return [number for number in numbers if _share() > 1 or number not in long]
+
+
 def seeds(count, first=0):
     """The numbers of so many examples, from ``first`` on."""
     return range(first, first + examples(count))

@@ -87,6 +87,7 @@ def settles(read):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("server", ["tls"], indirect=True)
 async def test_clients_that_send_most_of_a_large_frame(server):
     good = await Client.open(server)
     await good.ask(c.CreateSegment(1, SEGMENT, 0, 0, ""))

@@ -1,4 +1,4 @@
-"""``kill -9`` in the middle of ingestion by eight writers and under four readers, twenty times.
+"""``kill -9`` in the middle of ingestion by eight writers and under four readers, ten times.
 
 Every acknowledged event is there once, and no reader ever sees an event twice, skips one, or sees one that
 is not there in the end.
@@ -13,10 +13,11 @@ import pytest
 from headrace.client import connect
 from headrace.model.policies import ScalingPolicy, StreamConfiguration
 from headrace.testing import LocalServer
+from tests.effort import examples
 
 WRITERS = 8
 READERS = 4
-KILLS = 20
+KILLS = examples(10)
 
 
 async def write_until(client, number, acked, stopping, on_ack):
@@ -126,7 +127,7 @@ async def check_kills(server, kills):
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 @pytest.mark.usefixtures("clean_end")
-async def test_twenty_kills_lose_double_and_reorder_nothing(tmp_path):
+async def test_kills_lose_double_and_reorder_nothing(tmp_path):
     server = LocalServer(tmp_path)
     server.start()
     try:

@@ -58,3 +58,6 @@ READ_INDEX = {
 TABLES = {
     23: "a table whose updates were given up in the queue was never idle, and never evicted",
 }
+
+LONG = frozenset({454, 600244, 600389})
+"""Those that take five seconds and more: the long form of test has them."""

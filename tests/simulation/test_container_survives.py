@@ -16,17 +16,17 @@ from tests.simulation.run_seeds import choose_seeds, describe, main, run_one, ru
 from tests.simulation.scenarios.container_profile import FAULTS
 
 
-@pytest.mark.parametrize("seed", seeds(60, 100))
+@pytest.mark.parametrize("seed", seeds(30, 100))
 def test_clients_are_told_what_a_correct_container_would_tell_them(seed):
     assert run_one("container", seed).value.judged > 10
 
 
-@pytest.mark.parametrize("seed", seeds(20))
+@pytest.mark.parametrize("seed", seeds(10))
 def test_merges_within_merges_are_as_good_as_others(seed):
     assert run_one("chains", seed).value.judged > 10
 
 
-@pytest.mark.parametrize("seed", [*seeds(20), *ATTRIBUTES])
+@pytest.mark.parametrize("seed", [*seeds(8), *ATTRIBUTES])
 def test_attributes_that_leave_memory_are_as_good_as_others(seed):
     assert run_one("attributes", seed).value.judged > 10
 

@@ -122,11 +122,11 @@ BUGS = [
     (collect_what_a_row_names, "objects", 12, 0),
     (take_the_object_of_a_stranger, "rival_storages", 40, 4),
     (commit_before_an_object_is_durable, "objects", 12, 0),
-    (delete_what_a_doubtful_commit_may_have_named, "rival_storages", 400, 57),
+    (delete_what_a_doubtful_commit_may_have_named, "rival_storages", 400, 16),
     (collect_what_an_owner_is_writing, "rival_storages", 100, 18),
-    (put_a_copy_over_what_has_changed, "rival_storages", 700, 681),
+    (put_a_copy_over_what_has_changed, "rival_storages", 700, 143),
     (collect_what_a_copy_of_the_log_names, "objects", 12, 3),
-    (copy_a_log_without_its_end, "objects", 12, 3),
+    (copy_a_log_without_its_end, "objects", 12, 1),
     (leave_what_was_given_up, "rival_storages", 12, 0),
 ]
 

@@ -20,8 +20,8 @@ from headrace.testing.history import Outcome
 from headrace.testing.linearizability import NotLinearizableError
 from headrace.testing.segment_calls import AppendCall
 from headrace.testing.simulation import simulate
-from tests.effort import seeds
-from tests.simulation.found_seeds import CROWDS, DATA_PLANE
+from tests.effort import seeds, without_long
+from tests.simulation.found_seeds import CROWDS, DATA_PLANE, LONG
 from tests.simulation.models.container_calls import ContainerCall, EnsureSealedCall, NextOwnerCall
 from tests.simulation.models.table_model import TableCall
 from tests.simulation.run_seeds import draw_time, main, run_one
@@ -30,13 +30,13 @@ from tests.simulation.scenarios.writers import storm
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", [*DATA_PLANE, *seeds(16, 220)])
+@pytest.mark.parametrize("seed", [*without_long(DATA_PLANE, LONG), *seeds(8, 222)])
 def test_clients_with_every_verb_are_told_what_a_correct_store_would_tell_them(seed):
     history = run_one("data_plane", seed).value
     assert history.judged > 50
 
 
-@pytest.mark.parametrize("seed", [*CROWDS, *seeds(12, 220)])
+@pytest.mark.parametrize("seed", [*CROWDS, *seeds(8, 222)])
 def test_clients_that_ask_for_everything_at_once_are_told_the_same(seed):
     history = run_one("crowds", seed).value
     assert history.judged > 50
@@ -44,7 +44,7 @@ def test_clients_that_ask_for_everything_at_once_are_told_the_same(seed):
 
 @pytest.mark.slow
 def test_every_verb_happens_in_a_handful_of_seeds():
-    happened = sum((run_one("data_plane", seed).value.happened for seed in range(300, 306)), Counter())
+    happened = sum((run_one("data_plane", seed).value.happened for seed in range(226, 230)), Counter())
     verbs = {call.__name__ for call in (*get_args(ContainerCall), *get_args(TableCall))}
     assert verbs - set(happened) == {EnsureSealedCall.__name__, NextOwnerCall.__name__}  # no client's calls
 
@@ -57,11 +57,19 @@ def test_clients_are_told_what_a_correct_segment_would_tell_them(seed):
     assert sum(injected.values()) > 3
 
 
+@pytest.fixture
+def _unlogged():
+    """What is logged holds errors, and these hold the loop."""
+    logging.disable(logging.CRITICAL)
+    yield
+    logging.disable(logging.NOTSET)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(4))
-def test_nothing_of_a_run_stays_behind(seed, monkeypatch):
+@pytest.mark.usefixtures("_unlogged")
+def test_nothing_of_a_run_stays_behind(seed):
     """A store that died while it started begins to stop its containers when its tasks are buried."""
-    monkeypatch.setattr(logging.root.manager, "disable", logging.CRITICAL)  # what is logged holds errors
     worlds = []
 
     async def scenario(sim):
@@ -102,7 +110,7 @@ def test_a_log_that_does_not_sync_is_convicted(seed, monkeypatch):
 
 @pytest.mark.cluster
 @pytest.mark.slow
-@pytest.mark.parametrize(("scenario", "seed"), [("data_plane", 202), ("writers", 3)])
+@pytest.mark.parametrize(("scenario", "seed"), [("data_plane", 223), ("writers", 3)])
 def test_the_same_seed_is_the_same_run_whatever_the_hash_seed_and_wherever_objects_lie(scenario, seed):
     command = [
         sys.executable,

@@ -1,13 +1,9 @@
 """Fixtures of the tests of stores."""
 
-import os
-
 import pytest
 
 from tests.stores.hdfs_server import HdfsServer, why_not
-from tests.stores.servers import SERVERS, UnavailableError
-
-EVERY = os.environ.get("STORES_TESTED") == "all"
+from tests.stores.servers import EVERY, SERVERS, UnavailableError
 
 
 @pytest.fixture(scope="module")

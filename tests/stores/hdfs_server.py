@@ -17,6 +17,7 @@ import urllib.request
 from pathlib import Path
 
 from headrace.storage.providers.location import StorageLocation
+from tests.stores.servers import EVERY
 
 CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "headrace" / "hdfs"
 START_S = 120
@@ -61,7 +62,7 @@ def server_jar() -> Path | None:
 
 def why_not() -> str:
     """Return why it is not started here; "" if it is."""
-    if os.environ.get("STORES_TESTED") != "all":
+    if not EVERY:
         return "HDFS takes a while to start: make stores"
     if shutil.which("java") is None:
         return "there is no Java"

@@ -294,6 +294,9 @@ def install_maven(name, artifact):
     building.rename(CACHE / name)
 
 
+EVERY = os.environ.get("STORES_TESTED") == "all"
+"""Whether a run is that of ``make stores``, which takes its time."""
+
 SERVERS = {
     "versitygw": Versitygw(),
     "fake-gcs-server": FakeGcs(),

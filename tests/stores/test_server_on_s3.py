@@ -14,7 +14,7 @@ from headrace.testing.http_faults import FaultyHttpProxy, HttpFault
 from headrace.testing.local_server import HEADRACE, ServerDiedError
 from tests.integration.test_kill import check_kills
 from tests.stores.providers import provider_at
-from tests.stores.servers import S3_ENVIRONMENT, SERVERS, UnavailableError
+from tests.stores.servers import EVERY, S3_ENVIRONMENT, SERVERS, UnavailableError
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.timeout(600)]
 
@@ -84,6 +84,7 @@ class Writing:
                 self.task.result()
 
 
+@pytest.mark.skipif(not EVERY, reason="takes long: make stores")
 async def test_ingest_goes_on_through_an_outage_up_to_its_bound_and_after_it(tmp_path, s3):
     is_out, refused = False, 0
 
