@@ -11,7 +11,7 @@ from headrace.runtime.settings_sources import load
 from headrace.standalone.config import StandaloneConfig
 from headrace.standalone.server import StandaloneServer
 
-pytestmark = [pytest.mark.real_loop, pytest.mark.slow]
+pytestmark = pytest.mark.real_loop
 
 EMPTY = {"chunks.calls.{call}.errors.{error}"}
 """Mappings that may be without a member in a server that is well."""

@@ -108,7 +108,11 @@ async def refuse_route(request: Request, error: Exception) -> Response:
     """Answer for a path that does not exist, or that has not this verb."""
     assert isinstance(error, HTTPException)
     allowed = ", ".join(sorted((error.headers or {}).get("Allow", "").split(", ")))
-    what = f"{request.method} is not allowed here, but {allowed}" if allowed else "there is no such path"
+    what = (
+        f"{request.method} is not allowed here, but {allowed}"
+        if allowed
+        else "there is no such path; /docs lists all"
+    )
     answer = refusal(error.status_code, f"{request.url.path}: {what}")
     answer.headers.update(error.headers or {})
     return answer
