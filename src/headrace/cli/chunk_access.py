@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from time import monotonic  # noqa: TID251 - no loop runs here that has a clock
 from typing import Final
 
-from headrace.cli.output import ProgressLine
+from headrace.cli.progress import Progress
 from headrace.errors import InvalidArgumentError
 from headrace.runtime.context import system_runtime
 from headrace.runtime.filesystem import Filesystem
@@ -24,7 +24,6 @@ from headrace.storage.providers.token_bucket import RequestBudget
 from headrace.storage.store_identity import read_identity
 
 _CALL_S: Final = 60.0
-_MB: Final = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +33,8 @@ class ChunkAccess:
     storage: str = ""
     requests_per_s: float | None = None
     bytes_per_s: float | None = None
-    shows_progress: bool = False
+    progress: Progress | None = None
+    """Is shown the bytes that are read."""
 
     def open(self, recorded: str, directory: str, files: Filesystem) -> StoredChunks:
         """Return the chunks of a data directory of which the record says ``recorded``.
@@ -45,19 +45,18 @@ class ChunkAccess:
             StorageReadError: the store that was named did not answer.
         """
         budget = RequestBudget(self.requests_per_s, self.bytes_per_s)
-        line = ProgressLine() if self.shows_progress else None
         uri = self.storage or recorded
         location = StorageLocation.parse(uri) if uri else None
         if location is None or location.scheme == "file":
             root = f"{directory}/chunks" if location is None else location.prefix
-            return ChunkFiles(root, files, _Pace(budget, line))
+            return ChunkFiles(root, files, _Pace(budget, self.progress))
         provider = ThrottledChunkProvider(
             RetryingChunkProvider(make_provider(location, system_runtime(), fences=False), _CALL_S), budget
         )
 
         def on_progress(objects: int, size: int) -> None:
-            if line is not None:
-                line.show(f"{objects} objects listed, {size / _MB:.0f} MB read")
+            if self.progress is not None:
+                self.progress.show(size, f"{objects:,} objects listed")
 
         runner = asyncio.Runner()  # a provider belongs to one loop
         if self.storage and (system := system_of(files, directory)):
@@ -84,10 +83,10 @@ def _refuse_others(uri: str, directory: str, found: str | None, system: str) -> 
 class _Pace:
     """Waits after each read of a file, so that rates are kept; shows how much was read."""
 
-    def __init__(self, budget: RequestBudget, line: ProgressLine | None) -> None:
+    def __init__(self, budget: RequestBudget, progress: Progress | None) -> None:
         self._budget = budget
         self._pause = threading.Event()
-        self._line = line
+        self._progress = progress
         self._bytes = 0
 
     def __call__(self, size: int) -> None:
@@ -95,5 +94,5 @@ class _Pace:
         if wait_s > 0:
             self._pause.wait(wait_s)
         self._bytes += size
-        if self._line is not None:
-            self._line.show(f"{self._bytes / _MB:.0f} MB read")
+        if self._progress is not None:
+            self._progress.show(self._bytes)

@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-import atexit
 import json
 import sys
 from collections.abc import Sequence
-from time import monotonic  # noqa: TID251 - no loop runs here that has a clock
-from typing import Final
-
-_PROGRESS_EVERY_S: Final = 0.2
 
 
 def print_json(value: object) -> None:
@@ -45,31 +40,6 @@ def print_fields(fields: Sequence[tuple[str, object]]) -> None:
 def progress(text: str) -> None:
     """Report progress on stderr."""
     print(text, file=sys.stderr)
-
-
-class ProgressLine:
-    """One line on stderr that is replaced as work goes on; nothing where no terminal is."""
-
-    def __init__(self) -> None:
-        self._shows = sys.stderr.isatty()
-        self._shown_at = 0.0
-
-    def show(self, text: str) -> None:
-        """Replace the line, a few times a second at most."""
-        if not self._shows or monotonic() - self._shown_at < _PROGRESS_EVERY_S:
-            return
-        if not self._shown_at:
-            atexit.register(self.end)
-        self._shown_at = monotonic()
-        sys.stderr.write(f"\r{text}\x1b[K")
-        sys.stderr.flush()
-
-    def end(self) -> None:
-        """Remove the line: what follows stands alone."""
-        if self._shown_at:
-            sys.stderr.write("\r\x1b[K")
-            sys.stderr.flush()
-            self._shown_at = 0.0
 
 
 def duration_text(milliseconds: int) -> str:

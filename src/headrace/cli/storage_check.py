@@ -8,6 +8,7 @@ from headrace.cli.check_container import Checked, conclude, document_of, examine
 from headrace.cli.chunk_access import ChunkAccess
 from headrace.cli.inspect_data import open_data
 from headrace.cli.output import print_json, print_line
+from headrace.cli.progress import Progress
 from headrace.segmentstore.inspection.object_verdict import Verdict
 
 _WORDS: Final = {
@@ -29,8 +30,9 @@ def check_storage(
     as_json: bool,
 ) -> None:
     """Check all containers and the whole store; raises DataCorruptionError if anything is damaged."""
-    access = ChunkAccess(storage or "", requests_per_s, bytes_per_s, shows_progress=True)
-    checked = examine(open_data(data_dir, access), None, deep=deep)
+    with Progress("checking", "B", quiet=as_json) as progress:
+        access = ChunkAccess(storage or "", requests_per_s, bytes_per_s, progress)
+        checked = examine(open_data(data_dir, access), None, deep=deep)
     if as_json:
         print_json(document_of(checked) | {"storage": _document(checked)})
     else:

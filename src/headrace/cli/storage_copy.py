@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import asdict
-from typing import Final
 
 from headrace.cli.opened_store import open_store
-from headrace.cli.output import ProgressLine, print_json, print_line, printable
+from headrace.cli.output import print_json, print_line, printable
+from headrace.cli.progress import Progress
 from headrace.errors import DataCorruptionError, InvalidArgumentError, SnapshotLostError
 from headrace.storage.providers.location import StorageLocation
 from headrace.storage.providers.token_bucket import RequestBudget
 from headrace.storage.transfer.object_copy import CopyReport, ObjectCopy
-
-_MB: Final = 1_000_000
 
 
 def copy_store(
@@ -27,7 +25,9 @@ def copy_store(
 ) -> None:
     """Copy, say what was done, and raise if the target is not the same in the end."""
     _check_apart(StorageLocation.parse(source), StorageLocation.parse(target))
-    report = asyncio.run(_copy(source, target, RequestBudget(requests_per_s, bytes_per_s), verify=verify))
+    budget = RequestBudget(requests_per_s, bytes_per_s)
+    with Progress("copying", "B", quiet=as_json) as progress:
+        report = asyncio.run(_copy(source, target, budget, progress, verify=verify))
     if as_json:
         print_json(asdict(report))
     else:
@@ -58,22 +58,17 @@ def _check_apart(source: StorageLocation, target: StorageLocation) -> None:
             raise InvalidArgumentError("one of the places is in the other: choose another prefix")
 
 
-async def _copy(source_uri: str, target_uri: str, budget: RequestBudget, *, verify: bool) -> CopyReport:
-    line = ProgressLine()
-
+async def _copy(
+    source_uri: str, target_uri: str, budget: RequestBudget, progress: Progress, *, verify: bool
+) -> CopyReport:
     def on_progress(report: CopyReport) -> None:
-        line.show(
-            f"{report.copied} objects with {report.copied_bytes / _MB:.0f} MB copied, {report.skipped} were "
-            "there"
-        )
+        progress.show(report.copied_bytes, f"{report.copied:,} objects, {report.skipped:,} were there")
 
     async with (
         open_store(source_uri, budget) as source,
         open_store(target_uri, budget, makes=True) as target,
     ):
-        report = await ObjectCopy(source, target, verify=verify, on_progress=on_progress).run()
-    line.end()
-    return report
+        return await ObjectCopy(source, target, verify=verify, on_progress=on_progress).run()
 
 
 def _print(report: CopyReport) -> None:

@@ -12,7 +12,8 @@ from headrace.cli.attribute_names import attribute_name
 from headrace.cli.chunk_access import ChunkAccess
 from headrace.cli.export_places import open_place
 from headrace.cli.inspect_data import InspectedData, open_data
-from headrace.cli.output import ProgressLine, print_json, print_line, printable
+from headrace.cli.output import print_json, print_line, printable
+from headrace.cli.progress import Progress
 from headrace.errors import (
     DataCorruptionError,
     DirectoryLockedError,
@@ -36,32 +37,33 @@ PART_BYTES: Final = 64 * MIB
 
 def export(*, names: Sequence[str], target: str, storage: str | None, data_dir: str, as_json: bool) -> None:
     """Export, then say what was. An export that breaks off has no list."""
-    data = open_data(data_dir, ChunkAccess(storage or ""))
-    if data.locked:
-        raise DirectoryLockedError(data.directory, f"{data.holder}: stop it first")
-    wanted = set(names)
-    line = ProgressLine()
-    with open_place(target) as place:
-        if place.find_length(LIST_NAME) is not None:
-            raise InvalidArgumentError(f"{target} holds an export already: choose another place")
-        exported: list[ExportedSegment] = []
-        for container_id in data.with_logs(None, json=False):
-            for segment in _export_container(data, container_id, wanted, place):
-                exported.append(segment)
-                line.show(f"{len(exported)} segments, {segment.segment}")
-        missing = wanted - {name for segment in exported for name in _names_of(segment.segment)}
-        if missing:
-            raise InvalidArgumentError(
-                f"{data.directory} has no stream or segment {min(missing)!r}: give SCOPE/STREAM"
-            )
-        place.put(LIST_NAME, [encode_list(exported, SystemClock().now_ms())])
-    line.end()
+    with Progress("exporting", "B", quiet=as_json) as progress:
+        exported = _export(set(names), target, data_dir, ChunkAccess(storage or "", progress=progress))
     for segment in exported:
         if as_json:
             print_json(asdict(segment))
         else:
             state = "sealed" if segment.sealed else "open"
             print_line(printable(f"{segment.segment}: [{segment.start}, {segment.length}), {state}"))
+
+
+def _export(wanted: set[str], target: str, data_dir: str, access: ChunkAccess) -> list[ExportedSegment]:
+    data = open_data(data_dir, access)
+    if data.locked:
+        raise DirectoryLockedError(data.directory, f"{data.holder}: stop it first")
+    with open_place(target) as place:
+        if place.find_length(LIST_NAME) is not None:
+            raise InvalidArgumentError(f"{target} holds an export already: choose another place")
+        exported: list[ExportedSegment] = []
+        for container_id in data.with_logs(None, json=False):
+            exported += _export_container(data, container_id, wanted, place)
+        missing = wanted - {name for segment in exported for name in _names_of(segment.segment)}
+        if missing:
+            raise InvalidArgumentError(
+                f"{data.directory} has no stream or segment {min(missing)!r}: give SCOPE/STREAM"
+            )
+        place.put(LIST_NAME, [encode_list(exported, SystemClock().now_ms())])
+    return exported
 
 
 def _names_of(segment: str) -> Iterator[str]:

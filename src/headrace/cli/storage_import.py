@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Final
 
 from headrace.cli.export_places import open_place
 from headrace.cli.imported_segments import FoundStream, ImportedSegments
-from headrace.cli.output import ProgressLine, print_json, print_line
+from headrace.cli.output import print_json, print_line
+from headrace.cli.progress import Progress
 from headrace.cli.servers import Connection, scoped
 from headrace.errors import InvalidArgumentError
 from headrace.model.key_space import key_position
@@ -57,24 +58,26 @@ def _import(
     scope, stream = scoped(into)
     if as_bytes and len(source.segments) != 1:
         raise InvalidArgumentError(f"{into} has {len(source.segments)} segments: a stream of bytes has one")
+    expected = 0
     for _, _, name in source.segments:  # whatever is wrong there, nothing is changed here
-        for _ in segments.pieces(name) if as_bytes else segments.events(name):
-            pass
+        expected += sum(map(len, segments.pieces(name) if as_bytes else segments.events(name)))
     count = len(source.segments) if source.never_scaled else 1
     client.create_scope(scope)
     if not client.create_stream(scope, stream, StreamConfiguration(scaling=ScalingPolicy.fixed(count))):
         raise InvalidArgumentError(f"the stream {into} exists: choose another name with --as")
-    line = ProgressLine()
-    total = _write_bytes(client, segments, source, into) if as_bytes else 0
-    if not as_bytes:
-        for events in _write_events(client, segments, source, into, count):
-            total += events
-            line.show(f"{into}: {total} events")
+    total = 0
+    with Progress(f"importing {into}", "B" if as_bytes else "events", expected, quiet=as_json) as progress:
+        for written in (
+            _write_bytes(client, segments, source, into)
+            if as_bytes
+            else _write_events(client, segments, source, into, count)
+        ):
+            total += written
+            progress.show(total)
     newest = max((epoch for epoch, _, _ in source.segments), default=0)
     sealed = all(segments.is_sealed(name) for epoch, _, name in source.segments if epoch == newest)
     if sealed:
         client.seal_stream(scope, stream)
-    line.end()
     what = "bytes" if as_bytes else "events"
     if as_json:
         print_json({"stream": into, what: total, "segments": count, "sealed": sealed})
@@ -98,13 +101,14 @@ def _write_events(
             writer.flush()  # what follows may be of a successor
 
 
-def _write_bytes(client: BlockingClient, segments: ImportedSegments, source: FoundStream, into: str) -> int:
-    total = 0
+def _write_bytes(
+    client: BlockingClient, segments: ImportedSegments, source: FoundStream, into: str
+) -> Iterator[int]:
+    """Write all bytes; yield how many, now and then."""
     with client.byte_writer(*scoped(into)) as writer:
         for piece in segments.pieces(source.segments[0][2]):
             writer.write(piece)
-            total += len(piece)
-    return total
+            yield len(piece)
 
 
 def key_of(segment: int, count: int) -> str:

@@ -10,16 +10,34 @@ from typing import Any, Final
 
 from headrace.cli.opened_store import open_store
 from headrace.cli.output import print_json, print_line, printable
+from headrace.cli.progress import Progress
 from headrace.runtime.context import system_runtime
 from headrace.runtime.times import parse_time_ms
 from headrace.standalone.rebuild.rebuild import Rebuild, RebuildReport
 from headrace.standalone.rebuild.report import RebuiltContainer, RebuiltSegment
 from headrace.standalone.unfinished_rebuild import Wanted
+from headrace.storage.providers.contract import ChunkProvider
 from headrace.storage.providers.token_bucket import RequestBudget
+from headrace.storage.providers.wrapper import ChunkProviderWrapper
 
 _NEWER_SHOWN: Final = 20
 _SYSTEM: Final = "_system/"
 """Segments of the system itself are only in the answer in JSON."""
+
+
+class ShownReads(ChunkProviderWrapper):
+    """Shows the bytes that are read from a store."""
+
+    def __init__(self, provider: ChunkProvider, progress: Progress) -> None:
+        super().__init__(provider)
+        self._progress = progress
+        self._bytes = 0
+
+    async def read(self, name: str, offset: int, length: int) -> memoryview:
+        data = await super().read(name, offset, length)
+        self._bytes += len(data)
+        self._progress.show(self._bytes)
+        return data
 
 
 def rebuild(*, source: str, data_dir: str, at: str | None, as_json: bool) -> None:
@@ -28,9 +46,9 @@ def rebuild(*, source: str, data_dir: str, at: str | None, as_json: bool) -> Non
     at_ms = None if at is None else parse_time_ms(at, runtime.clock.now_ms())
     wanted = Wanted(source, at_ms)
     directory = str(Path(data_dir).absolute())
-    with asyncio.Runner() as runner:
+    with Progress("rebuilding", "B", quiet=as_json) as progress, asyncio.Runner() as runner:
         opened = open_store(source, RequestBudget(None, None))
-        provider = runner.run(opened.__aenter__())
+        provider = ShownReads(runner.run(opened.__aenter__()), progress)
         try:
             report = Rebuild(provider, directory, wanted, runtime, runner.run).run()
         finally:

@@ -9,6 +9,7 @@ from headrace.cli.check_container import conclude, examine
 from headrace.cli.chunk_access import ChunkAccess
 from headrace.cli.inspect_data import open_data
 from headrace.cli.output import print_json, print_line, printable
+from headrace.cli.progress import Progress
 from headrace.cli.servers import confirm
 from headrace.errors import DataCorruptionError, DirectoryLockedError
 from headrace.standalone.config import StandaloneConfig
@@ -18,10 +19,11 @@ from headrace.standalone.storage_repair import RepairReport, repair_storage
 
 def repair(*, data_dir: str, dry_run: bool, yes: bool, as_json: bool) -> None:
     """Check, say what will be done, do it, check again; raises DataCorruptionError if damage is left."""
-    data = open_data(data_dir, ChunkAccess(shows_progress=True))
-    if data.locked and not dry_run:
-        raise DirectoryLockedError(data.directory, f"{data.holder}: stop it first")
-    checked = examine(data, None, deep=False)
+    with Progress("checking", "B", quiet=as_json) as progress:
+        data = open_data(data_dir, ChunkAccess(progress=progress))
+        if data.locked and not dry_run:
+            raise DirectoryLockedError(data.directory, f"{data.holder}: stop it first")
+        checked = examine(data, None, deep=False)
     plan = plan_repair(checked.reports, checked.strays.counts)
     if not as_json:
         _print_plan(plan, dry=dry_run)
@@ -31,7 +33,8 @@ def repair(*, data_dir: str, dry_run: bool, yes: bool, as_json: bool) -> None:
         report = asyncio.run(repair_storage(StandaloneConfig(data_dir=data.directory), plan))
         if not as_json:
             _print_report(report)
-        checked = examine(open_data(data_dir, ChunkAccess(shows_progress=True)), None, deep=False)
+        with Progress("checking again", "B", quiet=as_json) as progress:
+            checked = examine(open_data(data_dir, ChunkAccess(progress=progress)), None, deep=False)
     if as_json:
         print_json(_document(plan, report) | {"damaged": checked.damaged})
     if plan.refusal:
