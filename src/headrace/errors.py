@@ -399,6 +399,10 @@ class SnapshotLostError(OverloadError):
     """Data of a running server changed while they were read without its help; read them again."""
 
 
+class WaitTimeoutError(OverloadError):
+    """What was waited for has not come about in time; wait again, or longer."""
+
+
 # ------------------------------------------------------------------------------------------ unknown outcome
 
 

@@ -7,8 +7,10 @@ import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from headrace.cli.event_format import format_of
 from headrace.cli.given_events import event_document
 from headrace.cli.output import progress
+from headrace.cli.progress import Progress
 from headrace.cli.servers import Connection, scoped
 from headrace.errors import InvalidArgumentError
 from headrace.model.segment_id import segment_id_text
@@ -26,50 +28,79 @@ def read_events(
     stream: str,
     start: str,
     since: str | None,
+    last: int | None,
     end: str,
     follow: bool,
     count: int | None,
+    template: str | None,
     position: bool,
     connection: Connection,
     as_json: bool,
 ) -> None:
-    """Print events; ``start`` and ``end`` are ``head``, ``tail`` or cuts, ``since`` is a time."""
+    """Print events; ``start`` and ``end`` are ``head``, ``tail`` or cuts, ``since`` is a time.
+
+    ``last``: so many events in front of the tail. ``template``: how an event is printed.
+    """
     from headrace.runtime.clock import SystemClock
     from headrace.runtime.times import parse_time_ms
 
     scope, stream = scoped(stream)
     if count is not None and count < 1:
         raise InvalidArgumentError(f"at least 1 event has to be read, not {count}")
-    first, last = _edge(start), None if follow else _edge(end)
+    if template is not None and as_json:
+        raise InvalidArgumentError("--format and --json exclude each other")
+    if last is not None and end != "tail":
+        raise InvalidArgumentError("--last is about the tail: with --to, give --count instead")
+    print_event = _print_document if as_json else _printer_of(template)
+    first, behind = _edge(start), None if follow else _edge(end)
     since_ms = None if since is None else parse_time_ms(since, SystemClock().now_ms())
     with connection.connect() as client:
         if since_ms is not None:
             first = client.cut_at(scope, stream, since_ms).cut
-        with client.event_reader(scope, stream, start=first, end=last) as reader:
+        if last is not None:
+            from headrace.cli.last_events import find_last
+
+            first, tail = find_last(client, scope, stream, last)
+            if not follow and tail is not None:
+                behind = tail  # it has not moved since
+        with client.event_reader(scope, stream, start=first, end=behind) as reader:
             try:
-                _print_all(reader, count, _print_document if as_json else _print_bytes)
+                _print_all(reader, count, print_event, quiet=as_json or sys.stdout.isatty())
             finally:
                 if position:
                     progress(reader.position().as_text())
 
 
-def _print_all(reader: BlockingEventReader, count: int | None, print_event: Print) -> None:
-    if count is None:
-        while (batch := reader.next_batch()) is not None:
-            for event in batch.events():
-                print_event(event)
-            sys.stdout.buffer.flush()  # an event appears at once when a stream is followed
-        return
-    for event in reader:
-        print_event(event)
-        count -= 1
-        if not count:
-            break
+def _print_all(reader: BlockingEventReader, count: int | None, print_event: Print, *, quiet: bool) -> None:
+    """Print events up to the end or ``count``. Progress is shown beside what goes into a file."""
+    done = 0
+    with Progress("reading", "events", count, quiet=quiet) as shown:
+        if count is None:
+            while (batch := reader.next_batch()) is not None:
+                for event in batch.events():
+                    print_event(event)
+                sys.stdout.buffer.flush()  # an event appears at once when a stream is followed
+                done += len(batch)
+                shown.show(done)
+            return
+        for event in reader:
+            print_event(event)
+            done += 1
+            shown.show(done)
+            if done == count:
+                break
     sys.stdout.buffer.flush()
 
 
-def _print_bytes(event: Event) -> None:
-    sys.stdout.buffer.write(event.data + b"\n")
+def _printer_of(template: str | None) -> Print:
+    if template is None:
+        return lambda event: _write(event.data + b"\n")
+    formatted = format_of(template)
+    return lambda event: _write(formatted(event))
+
+
+def _write(data: bytes) -> None:
+    sys.stdout.buffer.write(data)
 
 
 def _print_document(event: Event) -> None:

@@ -1,4 +1,5 @@
-"""Events as they are given to the command line: text, text behind a key, or a JSON object. Pure.
+"""Events as they are given to the command line: text, text behind a key or with one in it, or a JSON object.
+Pure.
 
 A JSON object has ``event`` (text) or ``event_base64`` (any bytes), and perhaps ``key``; what
 ``headrace event read --json`` prints is of this form, so that every event can be written back unchanged.
@@ -61,16 +62,31 @@ def json_events(key: str | None) -> Parse:
     def parse(text: bytes) -> GivenEvent:
         if not text.strip():
             return GivenEvent(b"", key)
-        try:
-            document: Any = json.loads(text)
-        except (ValueError, RecursionError):
-            raise InvalidArgumentError("is not JSON") from None
-        if not isinstance(document, dict):
-            raise InvalidArgumentError("is no JSON object")
+        document = _object(text)
         unknown = next((name for name in document if name not in _MEMBERS), None)
         if unknown is not None:
             raise InvalidArgumentError(f"has the unknown member {unknown!r}; known are {', '.join(_MEMBERS)}")
         return _checked(_data_of(document), _member(document, "key", key))
+
+    return parse
+
+
+def field_keyed_events(field: str) -> Parse:
+    """Return what takes all of a line as an event; its key is the value of a field of the JSON object in it.
+
+    A string is the key as it is; a number or a truth value is the key as JSON writes it.
+    """
+
+    def parse(text: bytes) -> GivenEvent:
+        if not text.strip():
+            return GivenEvent(b"", None)
+        value = _object(text).get(field)
+        if isinstance(value, str):
+            return _checked(text, value)
+        if isinstance(value, bool | int | float):
+            return _checked(text, json.dumps(value))
+        found = f"has no field {field!r}" if value is None else f"has a {field!r} that is no string or number"
+        raise InvalidArgumentError(found)
 
     return parse
 
@@ -86,6 +102,16 @@ def event_document(data: bytes) -> dict[str, str]:
         return {"event": data.decode()}
     except UnicodeDecodeError:
         return {"event_base64": base64.b64encode(data).decode()}
+
+
+def _object(text: bytes) -> dict[str, Any]:
+    try:
+        document: Any = json.loads(text)
+    except (ValueError, RecursionError):
+        raise InvalidArgumentError("is not JSON") from None
+    if not isinstance(document, dict):
+        raise InvalidArgumentError("is no JSON object")
+    return document
 
 
 def _data_of(document: dict[str, Any]) -> bytes:

@@ -40,6 +40,14 @@ _NOUNS: Final = {
         "headrace.cli.commands.storage",
         "Check, mend, copy and move what is in long-term storage.",
     ),
+    "config": (
+        "headrace.cli.commands.config",
+        "Show the settings of a server and where they come from; check a file of them.",
+    ),
+    "bench": (
+        "headrace.cli.commands.bench",
+        "Measure writes, reads and latency of a running server, in a scope that is deleted in the end.",
+    ),
     "demo": (
         "headrace.cli.commands.demo",
         "Send the flights of New York 2013 through a durable stream and PySpark; check every total.",

@@ -36,9 +36,17 @@ _PROBE_S: Final = 2.0
 
 
 def ask_rest(
-    server: RestServer, path: str, what: str, *, method: str = "GET", timeout_s: float = _TIMEOUT_S
+    server: RestServer,
+    path: str,
+    what: str,
+    *,
+    method: str = "GET",
+    body: object = None,
+    timeout_s: float = _TIMEOUT_S,
 ) -> Any:
     """Return the JSON of the server at ``server`` for ``path``; ``what`` names it for refusals.
+
+    ``body``: a JSON value to send; None: nothing.
 
     Raises:
         InvalidArgumentError: that is no address, or the server has not what is asked for.
@@ -50,7 +58,10 @@ def ask_rest(
     address = server.address
     base = _base_of(address)
     authorization = _authorization()
-    request = urllib.request.Request(f"{base}{path}", method=method)  # noqa: S310 - the scheme was looked at
+    data = None if body is None else json.dumps(body).encode()
+    headers = {} if data is None else {"Content-Type": "application/json"}
+    url = f"{base}{path}"  # of a scheme that was looked at
+    request = urllib.request.Request(url, data, headers, method=method)  # noqa: S310
     if authorization is not None:
         request.add_unredirected_header("Authorization", authorization)
     # A server is asked directly: what the environment says about proxies is about other hosts.

@@ -15,18 +15,6 @@ from headrace.cli.servers import Connection, scoped
 from headrace.model.policies import RetentionKind, RetentionPolicy, ScalingKind, ScalingPolicy
 
 
-def list_streams(
-    *, scope: str, tag: str | None, internal: bool, connection: Connection, as_json: bool
-) -> None:
-    with connection.connect() as client:
-        streams = sorted(client.list_streams(scope, tag=tag, internal=internal))
-    if as_json:
-        print_json(streams)
-    else:
-        for stream in streams:
-            print_line(stream)
-
-
 def print_cut(*, stream: str, at: str | None, connection: Connection, as_json: bool) -> None:
     from headrace.runtime.clock import SystemClock
     from headrace.runtime.times import parse_time_ms

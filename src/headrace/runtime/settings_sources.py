@@ -66,14 +66,59 @@ def load(
     if file is not None:
         _merge(values, known, _read_file(Path(file), cls), f"in {file}")
     if environment is not None:
-        own = {name: value for name, value in environment.items() if name not in other_variables}
-        _merge(values, known, _from_environment(own, known, variable_prefix), "in the environment")
+        given = _from_environment(_own(environment, other_variables), known, variable_prefix)
+        _merge(values, known, given, "in the environment")
     if overrides is not None:
         given = {key: value for key, value in overrides.items() if value is not None}
         _merge(values, known, given, "given explicitly")
     config = _build(cls, "", values)
     validate(config)
     return config
+
+
+def find_sources(
+    cls: type[Any],
+    *,
+    file: Path | str | None,
+    environment: Mapping[str, str],
+    variable_prefix: str = "HEADRACE",
+    other_variables: Collection[str] = (),
+) -> dict[str, str]:
+    """Return by key where each setting that has not its default comes from: the name of a variable, or "" for
+    the file. Raises as :func:`load`.
+    """
+    known = {setting.key: setting for setting in walk(cls)}
+    given = _from_environment(_own(environment, other_variables), known, variable_prefix)
+    found = {} if file is None else dict.fromkeys(_read_file(Path(file), cls), "")
+    return found | {key: known[key].variable(variable_prefix) for key in given}
+
+
+def find_problems(cls: type[Any], file: Path | str) -> list[tuple[str, str]]:
+    """Return what is wrong in a file: the key it is about, or "", and a sentence.
+
+    Raises:
+        InvalidArgumentError: the file cannot be read, or is no TOML.
+    """
+    known = {setting.key: setting for setting in walk(cls)}
+    values: dict[str, Any] = {}
+    problems: list[tuple[str, str]] = []
+    for key, raw in _read_file(Path(file), cls).items():
+        found: dict[str, Any] = {}
+        try:
+            _merge(found, known, {key: raw}, "here")
+        except InvalidArgumentError as error:
+            problems.append((key, str(error).removesuffix(" (here)")))
+        else:
+            values |= found
+    try:
+        validate(_build(cls, "", values))
+    except InvalidArgumentError as error:
+        problems.append(("", str(error)))
+    return problems
+
+
+def _own(environment: Mapping[str, str], other_variables: Collection[str]) -> dict[str, str]:
+    return {name: value for name, value in environment.items() if name not in other_variables}
 
 
 def _merge(values: dict[str, Any], known: Mapping[str, Setting], new: Mapping[str, Any], where: str) -> None:

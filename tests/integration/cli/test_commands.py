@@ -98,7 +98,7 @@ def test_a_stream_is_described_as_it_was_created(run):
     text = run("stream", "describe", "demo/described")[1]
     assert "retention  7 d\n" in text
     assert "tags       a, b\n" in text
-    assert run("stream", "list", "demo", "--tag", "a")[1] == "described\n"
+    assert run("stream", "list", "demo", "--tag", "a", "--names")[1] == "demo/described\n"
     assert run("stream", "create", "demo/described")[0] == 2
     assert run("stream", "create", "demo/described", "--if-absent")[0] == 0
     assert run("stream", "create", "nowhere/s")[0] == 2

@@ -4,7 +4,14 @@ import random
 
 import pytest
 
-from headrace.cli.given_events import event_document, json_events, key_of, keyed_events, plain_events
+from headrace.cli.given_events import (
+    event_document,
+    field_keyed_events,
+    json_events,
+    key_of,
+    keyed_events,
+    plain_events,
+)
 from headrace.errors import InvalidArgumentError
 from headrace.limits import EVENT_BYTES_MAX
 
@@ -85,3 +92,27 @@ def test_an_event_beyond_the_limit_is_refused():
     assert len(parse(bytes(EVENT_BYTES_MAX)).data) == EVENT_BYTES_MAX
     with pytest.raises(InvalidArgumentError, match=f"larger than the limit of {EVENT_BYTES_MAX}"):
         parse(bytes(EVENT_BYTES_MAX + 1))
+
+
+def test_a_field_of_the_event_is_its_key_and_the_event_is_the_line_as_it_is():
+    parse = field_keyed_events("customer")
+    line = b'{"customer":  "\xc3\xbc", "n": 1}'
+    assert (parse(line).data, parse(line).key) == (line, "ü")
+    assert parse(b'{"customer": 17}').key == "17"
+    assert parse(b'{"customer": true}').key == "true"
+    assert parse(b"  ").data == b""
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        (b'{"Customer": "a"}', "has no field 'customer'"),
+        (b'{"customer": null}', "has no field 'customer'"),
+        (b'{"customer": [1]}', "has a 'customer' that is no string or number"),
+        (b"[]", "is no JSON object"),
+        (b"customer=a", "is not JSON"),
+    ],
+)
+def test_a_line_without_the_field_is_refused_with_the_reason(line, reason):
+    with pytest.raises(InvalidArgumentError, match=reason):
+        field_keyed_events("customer")(line)

@@ -62,7 +62,10 @@ def test_every_verb_is_there():
         *(f"scope {verb}" for verb in ("list", "create", "delete")),
         *(
             f"stream {verb}"
-            for verb in ("list", "create", "describe", "cut", "scale", "truncate", "purge", "seal", "delete")
+            for verb in (
+                *("list", "create", "describe", "cut", "wait", "update", "scale", "truncate", "purge"),
+                *("seal", "delete"),
+            )
         ),
         *(f"event {verb}" for verb in ("write", "read")),
         *(
@@ -81,6 +84,10 @@ def test_every_verb_is_there():
         "storage rebuild",
         "storage repair",
         "storage copy",
+        *(f"storage optimiser {verb}" for verb in ("status", "pause", "resume")),
+        "config show",
+        "config check",
+        "bench",
         "controller failed-events",
     }
 
@@ -115,7 +122,7 @@ def test_what_is_given_is_what_the_function_of_the_verb_takes(path):
     inspect.signature(verb.callback.load()).bind(**dict.fromkeys(given))
 
 
-OFFLINE = {"standalone", "demo", "completion", "controller", "user", "inspect", "check", "storage"}
+OFFLINE = {"standalone", "demo", "completion", "controller", "user", "inspect", "check", "storage", "config"}
 
 
 @pytest.mark.parametrize("path", [path for path in VERBS if path[0] not in OFFLINE])

@@ -19,17 +19,21 @@ def _declare_write(event: Noun) -> None:
     event.verb(
         "write",
         *("headrace.cli.event_write", "write_events"),
-        "Write each argument, or each line of standard input, as one event; return when all are durable.",
+        "Write each argument, or each line of a file or of standard input, as one event; return when all are "
+        "durable.",
         """
         headrace event write demo/orders 'an event' 'another one'
         seq 1000 | headrace event write demo/orders --key counter
         headrace event write demo/orders --key-separator : --atomic < events.txt
+        headrace event write demo/orders --file orders.jsonl --key-field customer
         headrace event read demo/orders --json | headrace event write demo/copy --input json
         """,
         STREAM,
-        argument("events", "EVENT", "instead of lines of standard input", nargs=-1),
+        argument("events", "EVENT", "instead of lines", nargs=-1),
+        option("--file", metavar="PATH", default="-", help="lines of a file; -: of standard input (default)"),
         option("-k", "--key", metavar="KEY", help="routing key of all events: they keep their order"),
         option("--key-separator", metavar="TEXT", help="what stands before it is the routing key"),
+        option("--key-field", metavar="NAME", help="lines are JSON objects, this field has the routing key"),
         option(
             *("--input", "input_format"),
             type=click.Choice(["lines", "json"]),
@@ -45,7 +49,7 @@ def _declare_write(event: Noun) -> None:
             help="what follows from a line that is no event (default: stop)",
         ),
         *CONNECTION,
-        apart=[("key", "key_separator")],
+        apart=[("key", "key_separator", "key_field")],
     )
 
 
@@ -59,6 +63,7 @@ def _declare_read(event: Noun) -> None:
         headrace event read demo/orders --from tail --follow
         headrace event read demo/orders --since 1h
         headrace event read demo/orders --count 10 --json
+        headrace event read demo/orders --last 10 --format '%s %o %e\\n'
         """,
         STREAM,
         option("--from", "start", default="head", metavar="CUT", help="head, tail or a cut"),
@@ -67,10 +72,23 @@ def _declare_read(event: Noun) -> None:
             metavar="TIME",
             help="from where the stream was then, as 'stream cut --at' finds it: 1h, 2026-11-25T10:00",
         ),
+        option(
+            "--last",
+            type=int,
+            metavar="N",
+            help="the last events, of segments that are written at the same time about as many of each; with "
+            "--follow those that come as well",
+        ),
         option("--to", "end", default="tail", metavar="CUT", help="tail as it is now, or a cut"),
         flag("-f", "--follow", help="wait for more until the stream is sealed"),
         option("-n", "--count", type=int, metavar="N", help="stop after so many events"),
+        option(
+            *("--format", "template"),
+            metavar="TEXT",
+            help="how an event is printed: %e the event, %l its length, %s its segment, %S its id as one "
+            "number, %o its offset, %% a percent sign; \\n \\t \\r \\0 \\\\; nothing is added",
+        ),
         flag("--position", help="print on stderr the cut to continue from"),
         *CONNECTION,
-        apart=[("start", "since"), ("end", "follow")],
+        apart=[("start", "since", "last"), ("end", "follow")],
     )

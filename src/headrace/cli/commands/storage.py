@@ -3,7 +3,17 @@
 from __future__ import annotations
 
 from headrace.cli.commands.inspect import DEEP
-from headrace.cli.shared_options import CONNECTION, DATA, JSON, VERBOSE, YES, argument, flag, option
+from headrace.cli.shared_options import (
+    CONNECTION,
+    DATA,
+    JSON,
+    REST_SERVER,
+    VERBOSE,
+    YES,
+    argument,
+    flag,
+    option,
+)
 from headrace.cli.verbs import Noun
 
 _STORAGE = option(
@@ -20,7 +30,22 @@ def declare(name: str, summary: str) -> Noun:
     storage = Noun(name, summary)
     _declare_looks(storage)
     _declare_moves(storage)
+    storage.add_command(_optimiser())
     return storage
+
+
+def _optimiser() -> Noun:
+    optimiser = Noun("optimiser", "Show, pause and resume the merging of small chunks in a running server.")
+    module = "headrace.cli.storage_optimiser"
+    for name, summary in (
+        ("status", "How far each container is with merging small chunks."),
+        ("pause", "Merge no chunks until it is resumed or the server starts again; return when none is."),
+        ("resume", "Go on with merging small chunks."),
+    ):
+        function = f"{'show' if name == 'status' else name}_optimiser"
+        example = f"headrace storage optimiser {name} --rest 127.0.0.1:10080"
+        optimiser.verb(name, module, function, summary, example, *REST_SERVER)
+    return optimiser
 
 
 def _declare_looks(storage: Noun) -> None:

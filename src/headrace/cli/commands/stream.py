@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from headrace.cli.name_completion import complete_scope
 from headrace.cli.shared_options import (
     CONNECTION,
     REST_SERVER,
-    SCOPE,
     STREAM,
     YES,
     SegmentId,
     Several,
+    argument,
     flag,
     option,
 )
@@ -17,11 +18,13 @@ from headrace.cli.verbs import Noun
 
 _QUERIES = "headrace.cli.stream_queries"
 _CHANGES = "headrace.cli.stream_changes"
+_RATE = "split and merge segments to keep each below this rate"
 
 
 def declare(name: str, summary: str) -> Noun:
     stream = Noun(name, summary)
     _declare_queries(stream)
+    _declare_wait(stream)
     _declare_create(stream)
     _declare_changes(stream)
     _declare_ends(stream)
@@ -30,13 +33,16 @@ def declare(name: str, summary: str) -> Noun:
 
 def _declare_queries(stream: Noun) -> None:
     stream.verb(
-        *("list", _QUERIES, "list_streams", "List the streams of a scope."),
+        *("list", "headrace.cli.stream_list", "list_streams"),
+        "List the streams of a scope, or of all: segments that take events, bytes that are retained, tags.",
         """
-        headrace stream list demo
+        headrace stream list
         headrace stream list demo --tag billing --json
+        headrace stream list demo --names
         """,
-        SCOPE,
+        argument("scope", "[SCOPE]", required=False, shell_complete=complete_scope),
         option("-t", "--tag", metavar="TAG", help="only streams with this tag"),
+        flag("--names", help="only SCOPE/STREAM, one a line"),
         flag("--internal", help="also internal streams"),
         *CONNECTION,
     )
@@ -66,8 +72,29 @@ def _declare_queries(stream: Noun) -> None:
     )
 
 
+def _declare_wait(stream: Noun) -> None:
+    stream.verb(
+        *("wait", "headrace.cli.stream_wait", "wait_for_stream"),
+        "Wait until a stream has so many events, bytes or segments, or is sealed; exit code 4 if that takes "
+        "too long.",
+        """
+        headrace stream wait demo/orders --events 1000
+        headrace stream wait demo/orders --sealed --timeout 1h
+        """,
+        STREAM,
+        option(
+            "--events", type=int, metavar="N", help="so many that are retained, or more: they are counted"
+        ),
+        option("--bytes", "size", metavar="SIZE", help="so many that are retained, or more, such as 100MiB"),
+        option("-s", "--segments", type=int, metavar="N", help="exactly so many that take events"),
+        flag("--sealed", help="until it takes no events any more"),
+        option("--timeout", metavar="DURATION", default="60s", help="give up after it (default: 60s)"),
+        *CONNECTION,
+        needed=("events", "size", "segments", "sealed"),
+    )
+
+
 def _declare_create(stream: Noun) -> None:
-    rate = "split and merge segments to keep each below this rate"
     stream.verb(
         *("create", "headrace.cli.stream_create", "create_stream", "Create a stream."),
         """
@@ -82,8 +109,8 @@ def _declare_create(stream: Noun) -> None:
             default=1,
             help="at the start, and at least (default: 1)",
         ),
-        option("--events-per-second", type=int, metavar="RATE", help=rate),
-        option("--kib-per-second", type=int, metavar="RATE", help=rate),
+        option("--events-per-second", type=int, metavar="RATE", help=_RATE),
+        option("--kib-per-second", type=int, metavar="RATE", help=_RATE),
         option(
             "--scale-factor", type=int, metavar="N", help="with a rate: most pieces of one split (default: 2)"
         ),
@@ -112,6 +139,30 @@ def _declare_changes(stream: Noun) -> None:
         option("--into", type=int, metavar="N", default=2, help="pieces of --split (default: 2)"),
         *CONNECTION,
         needed=("segments", "split", "merge"),
+    )
+    stream.verb(
+        *("update", "headrace.cli.stream_update", "update_stream"),
+        "Change scaling, retention and tags of a stream: what is given, and nothing else.",
+        """
+        headrace stream update demo/clicks --events-per-second 2000 --retain-time 14d
+        headrace stream update demo/clicks --tag web --untag test
+        """,
+        STREAM,
+        option("-s", "--segments", type=int, metavar="N", help="at least so many from now on"),
+        option("--events-per-second", type=int, metavar="RATE", help=_RATE),
+        option("--kib-per-second", type=int, metavar="RATE", help=_RATE),
+        flag("--fixed", help="split and merge no segments by load any more"),
+        option("--scale-factor", type=int, metavar="N", help="with a rate: most pieces of one split"),
+        option("--retain-time", metavar="DURATION", help="drop what is older, such as 7d or 12h"),
+        option("--retain-size", metavar="SIZE", help="drop the oldest beyond it, such as 100GiB"),
+        flag("--retain-all", help="drop nothing any more"),
+        option("-t", "--tag", "tags", metavar="TAG", multiple=True, help="add a tag; may be repeated"),
+        option("--untag", metavar="TAG", multiple=True, help="remove a tag; may be repeated"),
+        *CONNECTION,
+        apart=[
+            ("events_per_second", "kib_per_second", "fixed"),
+            ("retain_time", "retain_size", "retain_all"),
+        ],
     )
     stream.verb(
         *("truncate", _CHANGES, "truncate_stream", "Drop the events in front of a cut."),

@@ -1,0 +1,187 @@
+"""Verbs of scripts and curious people, against a real server: last events, lists, updates, waits, a bench."""
+
+import json
+import sys
+import threading
+
+import pytest
+
+from headrace.cli.main import main
+from headrace.client import blocking
+from headrace.model.key_space import FULL_RANGE, split_evenly
+from headrace.testing import LocalServer
+
+pytestmark = [pytest.mark.cluster, pytest.mark.slow]
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory):
+    with LocalServer(tmp_path_factory.mktemp("server"), "--in-memory") as server:
+        yield server
+
+
+@pytest.fixture
+def run(server, capfdbinary):
+    """Run a command; returns its exit code, stdout and stderr."""
+
+    def run(*words, asks="--uri"):
+        where = [asks, server.rest_url if asks == "--rest" else server.uri] if asks else []
+        code = main([*words, *where])
+        sys.stdout.flush()
+        captured = capfdbinary.readouterr()
+        return code, captured.out.decode(), captured.err.decode()
+
+    return run
+
+
+@pytest.fixture
+def client(server):
+    with blocking.connect(server.uri) as client:
+        client.create_scope("demo")
+        yield client
+
+
+def answer(result):
+    code, out, err = result
+    assert code == 0, err
+    return json.loads(out)
+
+
+def write(client, stream, numbers, size=0):
+    with client.event_writer("demo", stream) as writer:
+        for number in numbers:
+            writer.write(b"%06d" % number + bytes(size), str(number % 7))
+
+
+def last(run, stream, count):
+    code, out, err = run("event", "read", f"demo/{stream}", "--last", str(count), "--format", r"%e\n")
+    assert code == 0, err
+    return sorted(int(line[:6]) for line in out.splitlines())
+
+
+def test_the_last_events_are_read_over_scales_and_after_the_seal(run, client):
+    client.create_stream("demo", "last")
+    assert last(run, "last", 5) == []
+    write(client, "last", range(3))
+    client.scale_stream("demo", "last", [0], split_evenly(FULL_RANGE, 3))
+    assert last(run, "last", 5) == [0, 1, 2]
+    write(client, "last", range(1000, 3000), size=300)
+    for count in (1, 10, 500):
+        found = last(run, "last", count)
+        assert len(found) == count
+        assert min(found) >= 3000 - 7 * count - 7, (
+            "each key goes to one segment, and each has some of the last"
+        )
+    assert last(run, "last", 2000) == list(range(1000, 3000))
+    assert last(run, "last", 5000) == [0, 1, 2, *range(1000, 3000)]
+    client.seal_stream("demo", "last")
+    assert len(last(run, "last", 4)) == 4
+    assert run("event", "read", "demo/last", "--last", "0")[0] == 2
+    assert run("event", "read", "demo/last", "--last", "1", "--to", "head")[0] == 2
+    code, _, err = run("event", "read", "demo/last", "--format", "%k")
+    assert code == 2
+    assert "known are %e" in err
+
+
+def test_events_are_printed_as_a_format_says_and_those_that_follow_as_well(run, client):
+    client.create_stream("demo", "followed")
+    write(client, "followed", range(10))
+    later = threading.Timer(
+        0.3, lambda: (write(client, "followed", [10]), client.seal_stream("demo", "followed"))
+    )
+    later.start()
+    code, out, _ = run("event", "read", "demo/followed", "--last", "2", "--follow", "--format", r"%s@%o=%e;")
+    later.join()
+    assert (code, out) == (0, "0#0@112=000008;0#0@126=000009;0#0@140=000010;")
+
+
+def test_lines_of_a_file_are_written_with_a_field_as_their_key(run, client, tmp_path):
+    client.create_stream("demo", "keyed")
+    file = tmp_path / "orders.jsonl"
+    lines = [json.dumps({"customer": f"c{number % 3}", "n": number}) for number in range(6)]
+    file.write_text("\n".join([*lines[:4], '{"n": 4}', *lines[5:]]))
+    words = ("event", "write", "demo/keyed", "--file", str(file), "--key-field", "customer")
+    code, _, err = run(*words)
+    assert code == 2
+    assert "line 5 has no field 'customer': 4 events were written before" in err
+    assert "nothing was written" in run(*words, "--atomic")[2]
+    assert run("event", "read", "demo/keyed")[1].splitlines() == lines[:4]
+    assert answer(run(*words, "--on-error", "skip", "--json"))["events"] == 5
+    assert run("event", "write", "demo/keyed", "word", "--file", str(file))[0] == 2
+    assert run("event", "write", "demo/keyed", "--file", str(tmp_path / "missing"))[0] == 2
+    assert run("event", "write", "demo/keyed", "{}", "--key-field", "n", "--input", "json")[0] == 2
+
+
+def test_streams_are_listed_with_their_sizes_and_updated_where_something_was_given(run, client):
+    client.create_scope("sizes")
+    words = ("--segments", "2", "--tag", "old", "--tag", "kept", "--retain-time", "7d")
+    assert run("stream", "create", "sizes/a", *words)[0] == 0
+    assert run("stream", "create", "sizes/b")[0] == 0
+    assert run("event", "write", "sizes/a", "12345678")[0] == 0
+    client.seal_stream("sizes", "b")
+    _, out, _ = run("stream", "list", "sizes")
+    assert [line.split() for line in out.splitlines()] == [
+        ["STREAM", "SEGMENTS", "BYTES", "STATE", "TAGS"],
+        ["sizes/a", "2", "16", "open", "kept", "old"],
+        ["sizes/b", "0", "0", "sealed", "-"],
+    ]
+    found = answer(run("stream", "list", "--tag", "kept", "--json"))
+    assert [(each["scope"], each["stream"], each["bytes"]) for each in found] == [("sizes", "a", 16)]
+    assert "sizes/b" in run("stream", "list", "--names")[1].splitlines()
+
+    changes = ("--tag", "new", "--untag", "old", "--kib-per-second", "5")
+    assert answer(run("stream", "update", "sizes/a", *changes, "--json"))["updated"] is True
+    described = answer(run("stream", "describe", "sizes/a", "--json"))
+    assert described["tags"] == ["kept", "new"]
+    assert (described["scaling"]["target_rate"], described["scaling"]["segments_min"]) == (5, 2)
+    assert described["retention"]["minimum"] == 7 * 86_400_000
+    assert answer(run("stream", "update", "sizes/a", *changes, "--json"))["updated"] is False
+    assert run("stream", "update", "sizes/a")[0] == 2
+    assert run("stream", "update", "sizes/none", "--fixed")[0] == 2
+
+
+def test_a_script_waits_for_a_stream_and_hears_when_it_waits_in_vain(run, client):
+    client.create_stream("demo", "awaited")
+    waits = ("stream", "wait", "demo/awaited")
+    later = threading.Timer(0.2, write, (client, "awaited", range(5)))
+    later.start()
+    assert answer(run(*waits, "--events", "5", "--json"))["events"] == 5
+    later.join()
+    assert run(*waits, "--bytes", "70")[0] == 0
+    assert run(*waits, "--segments", "1")[0] == 0
+    for words in (("--events", "6"), ("--bytes", "1KiB"), ("--segments", "2"), ("--sealed",)):
+        code, _, err = run(*waits, *words, "--timeout", "100ms")
+        assert code == 4, err
+        assert "waited in vain for" in err
+    client.seal_stream("demo", "awaited")
+    assert run(*waits, "--sealed")[0] == 0
+    for words in (("--events", "6"), ("--bytes", "1KiB"), ("--segments", "2")):
+        assert run(*waits, *words)[0] == 2, "that will never be"
+    assert run("stream", "wait", "demo/none", "--sealed")[0] == 2
+
+
+def test_a_bench_measures_and_leaves_nothing_behind(run, client):
+    words = ("--events", "2000", "--size", "100", "--seconds", "0.2", "--writers", "2", "-s", "2")
+    found = answer(run("bench", *words, "--json"))
+    rows = {each["load"]: each for each in found["loads"]}
+    assert {name: row["events"] for name, row in rows.items()} == {
+        "write": 2000,
+        "read": 2000,
+        "acknowledged": 200,
+        "read at the tail": 200,
+    }
+    assert all(row["events_per_s"] > 0 for row in rows.values())
+    assert rows["acknowledged"]["p50_ms"] <= rows["acknowledged"]["p99_ms"]
+    code, out, _ = run("bench", "read", *words)
+    assert code == 0
+    assert [line.split()[0] for line in out.splitlines()] == ["LOAD", "read"]
+    assert run("bench", "--scope", "demo", *words)[0] == 2
+    assert not [scope for scope in client.list_scopes() if scope.startswith("bench-")]
+
+
+def test_merging_is_shown_paused_and_resumed(run, server):
+    verbs = ("storage", "optimiser")
+    assert answer(run(*verbs, "pause", "--json", asks="--rest"))["paused"] is True
+    assert answer(run(*verbs, "status", "--json", asks="--rest"))["paused"] is True
+    assert "nothing is merged here" in run(*verbs, "resume", asks="--rest")[1]
+    assert answer(run(*verbs, "status", "--json", asks="--rest"))["paused"] is False

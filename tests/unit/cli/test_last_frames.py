@@ -1,0 +1,51 @@
+"""The last events of a segment are found from its end backwards."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headrace.cli.last_frames import find_last_frames
+from headrace.limits import EVENT_BYTES_MAX
+
+HARMLESS = st.binary(min_size=1, max_size=40).map(lambda data: data.replace(b"\0", b"x"))
+
+
+def framed(payload):
+    return bytes(4) + len(payload).to_bytes(4, "big") + payload
+
+
+NESTED = HARMLESS.map(lambda data: b"before" + framed(data))
+"""An event whose own end looks like an event."""
+ZEROS = st.integers(1, 60).map(bytes)
+
+
+def starts_of(payloads):
+    starts, at = [], 0
+    for payload in payloads:
+        starts.append(at)
+        at += len(framed(payload))
+    return starts
+
+
+@given(st.lists(HARMLESS | NESTED | ZEROS, min_size=1, max_size=20))
+def test_with_the_head_in_sight_all_are_found(payloads):
+    data = b"".join(map(framed, payloads))
+    assert find_last_frames(data, from_boundary=True) == starts_of(payloads)
+
+
+@given(st.lists(HARMLESS | NESTED | ZEROS, min_size=1, max_size=20), st.data())
+def test_from_the_middle_of_an_event_only_true_ones_are_found(payloads, data):
+    whole = b"".join(map(framed, payloads))
+    cut = data.draw(st.integers(0, len(whole) - 1))
+    found = [cut + each for each in find_last_frames(memoryview(whole)[cut:], from_boundary=False)]
+    behind = [start for start in starts_of(payloads) if start >= cut]
+    assert found in (behind, behind[1:])
+    assert len(found) >= len(behind) - 1
+
+
+def test_bytes_that_are_no_events_have_none():
+    assert find_last_frames(b"plain text, " * 100, from_boundary=True) == []
+    assert find_last_frames(b"plain text, " * 100, from_boundary=False) == []
+    assert find_last_frames(b"", from_boundary=True) == []
+    assert find_last_frames(bytes(1000), from_boundary=True) == []
+    too_long = bytes(4) + (EVENT_BYTES_MAX + 1).to_bytes(4, "big")
+    assert find_last_frames(too_long + b"x" * 100, from_boundary=True) == []
