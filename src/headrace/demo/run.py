@@ -13,6 +13,7 @@ from urllib.request import urlopen
 
 from headrace.client.blocking import BlockingClient, connect
 from headrace.demo import flights as data
+from headrace.demo.exploration import commands, headrace_command, near
 from headrace.demo.ingest import (
     BOARD,
     DELAYS,
@@ -153,7 +154,7 @@ class _Demo:
             save_plot(totals, flights.airlines, picture, caption)
             shutil.rmtree(self._output / "delays.parquet", ignore_errors=True)
             shutil.copytree(self._working / "delays", self._output / "delays.parquet")
-            step.remark = str(_near(picture))
+            step.remark = str(near(picture))
         report.console.print()
         report.console.print(carriers_table(totals, flights.airlines))
         report.say(origins_line(totals) + "\n")
@@ -172,7 +173,7 @@ class _Demo:
             f"  [bold green]All totals agree:[/] {total:,} flights, each exactly once, in order per airline; "
             f"{seconds:.0f} s in all" + (f", server memory {memory / MIB:.0f} MiB." if memory else ".")
         )
-        folder = _near(self._output)
+        folder = near(self._output)
         self._report.say(f"  Picture: {folder}/delays.png   Table: {folder}/delays.parquet\n")
         return True
 
@@ -190,24 +191,12 @@ def _stored(server: LocalServer) -> tuple[int, int]:
     return chunks["objects_created"], chunks["bytes_written"]
 
 
-def _near(path: Path) -> Path:
-    """Return the path as a person would type it."""
-    try:
-        return path.relative_to(Path.cwd())
-    except ValueError:
-        return path
-
-
 def _explain(server: LocalServer) -> None:
     report = Report()
     report.say("[bold]The server is still running.[/] Explore it:\n")
-    for line in (
-        f"export HEADRACE_URI={server.uri}",
-        f"headrace stream list {SCOPE}",
-        f"headrace stream describe {SCOPE}/{FLIGHTS}",
-        f"headrace event read {SCOPE}/{FLIGHTS} --count 5",
-        f"headrace event read {SCOPE}/{DELAYS} --count 5",
-        f"kill {server.addresses['pid']}    # stop it; its data are in {_near(server.directory)}",
-    ):
+    *lines, stop = commands(headrace_command(), server.uri, server.rest_url, server.addresses["pid"])
+    for line in lines:
         report.console.print("  " + line, markup=False, soft_wrap=True)
+    report.say(f"\nStop it, and leave its data in {near(server.directory)}:\n")
+    report.console.print("  " + stop, markup=False, soft_wrap=True)
     report.say("")
