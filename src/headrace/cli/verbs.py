@@ -153,7 +153,13 @@ class Noun(_EndsWithExamples, click.Group):
         self.add_command(Verb(name, run, summary, examples, *parameters, apart=apart, needed=needed))
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        return super().parse_args(ctx, _hand_on(args))
+        try:
+            return super().parse_args(ctx, _hand_on(args))
+        except click.NoSuchOption as error:
+            if error.possibilities:
+                raise
+            hint = "Options of a verb stand behind it."
+            raise click.NoSuchOption(error.option_name, f"{error.message} {hint}", ctx=ctx) from None
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's
         return list(self.commands)  # as they are declared, not by the alphabet

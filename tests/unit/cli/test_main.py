@@ -238,6 +238,8 @@ def test_an_option_takes_the_segments_that_follow(parse, words):
         ("scop list", "No such command 'scop'. Did you mean 'scope'?"),
         ("scope lst", "No such command 'lst'. Did you mean 'list'?"),
         ("scope list --jsn", "No such option '--jsn'. Did you mean '--json'?"),
+        ("event --key k write s/t x", "No such option '--key'. Options of a verb stand behind it."),
+        ("--vers", "No such option '--vers'. Did you mean '--version'?"),
         ("create scope demo", "Did you mean 'headrace scope create'?"),
         ("list streams demo", "Did you mean 'headrace stream list'?"),
         ("scope create", "Missing argument 'SCOPE'."),
@@ -285,6 +287,14 @@ def test_help_is_asked_for_in_front_or_behind(capsys):
         texts.append(capsys.readouterr().out)
     assert texts[0].startswith("Usage: headrace scope list ")
     assert texts == [texts[0]] * 3
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_a_shell_is_told_how_to_ask(shell, capsys):
+    assert entry.main(["completion", shell]) == 0
+    script = capsys.readouterr().out
+    assert f"_HEADRACE_COMPLETE={shell}_complete" in script
+    assert "_headrace_completion" in script
 
 
 def test_the_version_is_that_of_the_package(capsys):
