@@ -9,10 +9,11 @@ from tests.docs.page_blocks import blocks_of, is_printed
 from tests.docs.page_runner import PageRunner, run_page
 
 DOCS = Path(__file__).parents[2] / "docs"
+FOLDERS = ("guides", "operating", "reference/python")
 PAGES = [
     page
     for page in sorted(
-        [DOCS / "index.md", *(DOCS / "guides").glob("*.md"), *(DOCS / "operating").glob("*.md")]
+        [DOCS / "index.md", *(page for each in FOLDERS for page in (DOCS / each).glob("*.md"))]
     )
     if page.name not in {"runbook.md", "security.md", "spark.md"}  # by tests of their own
     and blocks_of(page.read_text())
