@@ -19,9 +19,9 @@ async def main(uri: str) -> None:
         await client.create_scope("examples")
         # The primary key says which partition an entry is in; all entries of a shop are changed together.
         await client.create_key_value_table(
-            "examples", "stock", primary_key_bytes=8, secondary_key_bytes=5, partitions=2
+            "examples/stock", primary_key_bytes=8, secondary_key_bytes=5, partitions=2
         )
-        async with client.key_value_table("examples", "stock") as stock:
+        async with client.key_value_table("examples/stock") as stock:
             apples, _ = await stock.apply(
                 [Insert((SHOP, b"apple"), b"10"), Insert((SHOP, b"pears"), b"20")],
             )
@@ -42,10 +42,10 @@ async def main(uri: str) -> None:
 
 def without_asyncio(uri: str) -> None:
     with headrace.connect(uri) as client:
-        with client.key_value_table("examples", "stock") as stock:
+        with client.key_value_table("examples/stock") as stock:
             del stock[SHOP, b"plums"]
             print(f"{len(stock)} entries, the last one is {list(stock.items())[-1]}")
-        client.delete_key_value_table("examples", "stock")
+        client.delete_key_value_table("examples/stock")
 
 
 if __name__ == "__main__":

@@ -38,13 +38,13 @@ def main() -> None:
         print(f"chunks are in {uri}")
         with connect(server.uri) as client:
             client.create_scope("demo")
-            client.create_stream("demo", "orders")
-            with client.event_writer("demo", "orders") as writer:
+            client.create_stream("demo/orders")
+            with client.event_writer("demo/orders") as writer:
                 writer.write_many([EVENT] * EVENTS, ["customer-7"] * EVENTS)
         print(f"{EVENTS} events are durable in the log; a clean stop moves them to the store")
         server.stop()
         server.start()
-        with connect(server.uri) as client, client.event_reader("demo", "orders", end="tail") as reader:
+        with connect(server.uri) as client, client.event_reader("demo/orders", end="tail") as reader:
             found = sum(1 for event in reader if event.data == EVENT)
         print(f"{found} of them came back, from objects of the store")
         assert found == EVENTS

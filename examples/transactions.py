@@ -11,16 +11,16 @@ from headrace.aio import Client, connect
 
 
 async def visible(client: Client) -> list[str]:
-    async with client.event_reader("examples", "payments", end="tail") as reader:
+    async with client.event_reader("examples/payments", end="tail") as reader:
         return [event.data.decode() async for event in reader]
 
 
 async def main(uri: str) -> None:
     async with connect(uri) as client:
         await client.create_scope("examples")
-        await client.create_stream("examples", "payments")
+        await client.create_stream("examples/payments")
 
-        async with client.txn_writer("examples", "payments") as writer:
+        async with client.txn_writer("examples/payments") as writer:
             # Leaving the block commits.
             async with await writer.begin() as transaction:
                 transaction.write(b"alice -5", "alice")
@@ -44,8 +44,8 @@ async def main(uri: str) -> None:
                 print(f"aborted: {error}")
             print(f"after the abort: {await visible(client)}")
 
-        await client.seal_stream("examples", "payments")
-        await client.delete_stream("examples", "payments")
+        await client.seal_stream("examples/payments")
+        await client.delete_stream("examples/payments")
 
 
 if __name__ == "__main__":

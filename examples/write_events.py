@@ -1,20 +1,24 @@
-"""Write events three ways: one and wait, many that overlap, and a whole batch at once.
+"""Write events four ways: all at once; one and wait; many that overlap; and a batch as one.
 
 python examples/write_events.py [tcp://controller:9090]
 """
 
 from local_server import server_uri
 
-from headrace import ScalingPolicy, StreamConfiguration, connect
+import headrace
 
 
 def main(uri: str) -> None:
-    with connect(uri) as client:
+    with headrace.connect(uri) as client:
         client.create_scope("examples")
-        two_segments = StreamConfiguration(scaling=ScalingPolicy.fixed(2))
-        client.create_stream("examples", "readings", two_segments)
+        client.create_stream("examples/readings", segments=2)
 
-        with client.event_writer("examples", "readings") as writer:
+        # All at once: when the call returns, everything is durable.
+        readings = [{"sensor": "cellar", "value": 12.5}, {"sensor": "roof", "value": 31.0}]
+        client.write("examples/readings", readings, key=lambda each: each["sensor"], serializer="json")
+
+        # A program that goes on writing keeps a writer open.
+        with client.event_writer("examples/readings") as writer:
             # Waiting for what write returns means: this event is durable.
             writer.write(b"21.5", routing_key="kitchen").wait()
 
@@ -30,10 +34,10 @@ def main(uri: str) -> None:
             writer.write_atomic([b"begin", b"end"], routing_key="pair").wait()
         # Leaving the block waited until everything was durable.
 
-        tail = client.tail_cut("examples", "readings")
+        tail = client.tail_cut("examples/readings")
         print(f"the stream ends at {tail}")
-        client.seal_stream("examples", "readings")
-        client.delete_stream("examples", "readings")
+        client.seal_stream("examples/readings")
+        client.delete_stream("examples/readings")
 
 
 if __name__ == "__main__":

@@ -64,6 +64,7 @@ def test_tests_of_users_get_a_server_a_client_and_a_scope(tmp_path):
     assert not Path(f"/proc/{pid}").exists()
 
 
+@pytest.mark.cluster
 def test_other_tests_do_not_pay_for_it(tmp_path):
     (tmp_path / "test_others.py").write_text(OTHER_TESTS)
     done = run(tmp_path)

@@ -65,6 +65,7 @@ def documented(owner, *, seen):
             yield f"{getattr(member, '__qualname__', owner.__name__)}", text
 
 
+@pytest.mark.slow
 def test_every_example_of_the_documentation_runs_and_says_what_it_shows(server, client):
     seen = set()
     texts = [pair for owner in PUBLIC for pair in documented(owner, seen=seen)]

@@ -12,7 +12,7 @@ from headrace.client.credentials import Credentials
 from headrace.errors import InvalidArgumentError
 from headrace.limits import APPEND_BYTES_MAX, KIB, MIB
 from headrace.model.endpoint import Endpoint
-from headrace.runtime.client_variables import TLS_CA_VARIABLE
+from headrace.runtime.client_variables import TLS_CA_VARIABLE, URI_VARIABLE
 
 DEFAULT_URI: Final = "tcp://localhost:9090"
 DEFAULT_PORT: Final = 9090
@@ -20,6 +20,12 @@ DEFAULT_PORT: Final = 9090
 _PLAIN_SCHEMES: Final = frozenset({"tcp", "pravega"})
 _TLS_SCHEMES: Final = frozenset({"tls", "ssl", "tcps", "pravegas"})
 _DISCOVERY_SCHEMES: Final = frozenset({"pravega", "pravegas"})
+
+
+def default_uri() -> str:
+    """Return ``HEADRACE_URI`` of the environment, or where a server on this machine listens."""
+    return os.environ.get(URI_VARIABLE) or DEFAULT_URI
+
 
 APPEND_BLOCK_BYTES_MAX: Final = 8 * MIB + 8
 """What every server of the protocol takes in one append: the largest event with its header."""

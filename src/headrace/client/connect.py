@@ -8,7 +8,7 @@ async with connect("tcp://localhost:9090") as client:
 
 from __future__ import annotations
 
-from headrace.client.config import DEFAULT_URI, ClientConfig
+from headrace.client.config import ClientConfig, default_uri
 from headrace.client.face.byte_streams import ByteStreamFace
 from headrace.client.face.tables import TableFace
 from headrace.client.face.transactions import TransactionFace
@@ -18,14 +18,15 @@ from headrace.runtime.entropy import Entropy, SystemEntropy
 
 
 def connect(
-    uri: str = DEFAULT_URI, config: ClientConfig | None = None, *, entropy: Entropy | None = None
+    uri: str | None = None, config: ClientConfig | None = None, *, entropy: Entropy | None = None
 ) -> Client:
     """Return a client of the controllers at ``uri``. Nothing is sent before the first call.
 
     Call it where an event loop runs; the client belongs to that loop.
 
     Args:
-        uri: ``tcp://host:9090``, or ``tls://``; several addresses are separated by commas.
+        uri: ``tcp://host:9090``, or ``tls://``; several addresses are separated by commas. By default
+            ``HEADRACE_URI`` of the environment, or ``tcp://localhost:9090``.
         config: everything else. By default credentials and authorities are those of the environment:
             ``HEADRACE_USER``, ``HEADRACE_PASSWORD``, ``HEADRACE_TLS_CA``.
         entropy: source of ids and jitter; the system's if none is given.
@@ -33,7 +34,9 @@ def connect(
     Raises:
         InvalidArgumentError: the URI makes no sense, or a file of TLS cannot be used.
     """
-    return Client(uri, config or ClientConfig(), entropy or SystemEntropy())
+    return Client(
+        uri if uri is not None else default_uri(), config or ClientConfig(), entropy or SystemEntropy()
+    )
 
 
 class Client(StreamClient, ByteStreamFace, TableFace, TransactionFace):

@@ -25,12 +25,21 @@ def test_the_front_door_has_the_blocking_client_and_aio_the_other_one():
     assert headrace.errors is errors
 
 
+def test_the_environment_says_where_to_connect(monkeypatch):
+    monkeypatch.delenv("HEADRACE_URI", raising=False)
+    assert headrace.connect().uri == "tcp://localhost:9090"
+    monkeypatch.setenv("HEADRACE_URI", "tcp://elsewhere:1")
+    assert headrace.connect().uri == "tcp://elsewhere:1"
+    assert headrace.connect("tcp://here:2").uri == "tcp://here:2"
+
+
 def test_dir_lists_the_names_and_a_misspelt_one_is_an_attribute_error():
     assert set(headrace.__all__) | {"__version__"} <= set(dir(headrace))
     with pytest.raises(AttributeError, match="no attribute 'conect'"):
         _ = headrace.conect
 
 
+@pytest.mark.cluster
 def test_what_is_not_used_is_not_loaded():
     program = (
         "import sys, headrace; dir(headrace); before = set(sys.modules); headrace.connect; "

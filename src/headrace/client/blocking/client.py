@@ -8,26 +8,28 @@ from headrace.client.blocking.readers import SegmentRangeReader
 from headrace.client.blocking.stream import Stream
 from headrace.client.blocking.tables import KeyValueTable
 from headrace.client.blocking.waits import iterates, makes, opens, waits
-from headrace.client.config import DEFAULT_URI, ClientConfig, ControllerAddress
+from headrace.client.config import ClientConfig, ControllerAddress, default_uri
 from headrace.client.connect import Client as LoopClient
 from headrace.client.connections.tls import tls_context
 from headrace.client.scoped_name import named
 
 
-def connect(uri: str = DEFAULT_URI, config: ClientConfig | None = None) -> Client:
+def connect(uri: str | None = None, config: ClientConfig | None = None) -> Client:
     """Return a client of the controllers at ``uri``. Nothing is sent before the first call.
 
     >>> with headrace.connect("tcp://localhost:9090") as client:
     ...     scopes = list(client.list_scopes())
 
     Args:
-        uri: ``tcp://host:9090``, or ``tls://``; several addresses are separated by commas.
+        uri: ``tcp://host:9090``, or ``tls://``; several addresses are separated by commas. By default
+            ``HEADRACE_URI`` of the environment, or ``tcp://localhost:9090``.
         config: everything else. By default credentials and authorities are those of the environment:
             ``HEADRACE_USER``, ``HEADRACE_PASSWORD``, ``HEADRACE_TLS_CA``.
 
     Raises:
         InvalidArgumentError: the URI makes no sense, or a file of TLS cannot be used.
     """
+    uri = uri if uri is not None else default_uri()
     config = config or ClientConfig()
     if ControllerAddress.parse(uri).tls:
         tls_context(config)  # the client is made later, by its first call
