@@ -7,6 +7,8 @@ from contextlib import nullcontext
 
 import click
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from headrace import errors
 from headrace.cli import main as entry
@@ -32,17 +34,13 @@ def options_of(path):
     return {name for parameter in VERBS[path].params for name in parameter.opts}
 
 
-@pytest.fixture
-def parse(monkeypatch):
+def parse(words):
     """Return what the function of a verb is given for a command line."""
-
-    def parse(words):
-        given = []
-        monkeypatch.setattr(Later, "__call__", lambda _, **chosen: given.append(chosen))
+    given = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Later, "__call__", lambda _, **chosen: given.append(chosen))
         assert entry.main(words) == 0
-        return given[0]
-
-    return parse
+    return given[0]
 
 
 def run_failing(monkeypatch, error, uri=None):
@@ -93,7 +91,7 @@ def test_every_verb_is_there():
 
 
 @pytest.mark.parametrize("line", list(examples()))
-def test_every_example_is_a_legal_command_line(parse, line):
+def test_every_example_is_a_legal_command_line(line):
     line = line.partition('"$(')[2].rpartition(')"')[0] or line
     words = shlex.split(line.rpartition("|")[2].partition("<")[0].partition(">")[0])
     assert words[0] == "headrace"
@@ -181,9 +179,35 @@ WRITE = {
         "event --controller=tcp://h:1 -j write s/t a --key k b",
     ],
 )
-def test_options_stand_anywhere(parse, line):
+def test_options_stand_anywhere(line):
     given = parse(line.split())
     assert {name: given[name] for name in WRITE} == WRITE
+
+
+OF_SERVERS = (["-j"], ["--uri", "tcp://h:1"], ["--tls-ca=ca.pem"])
+FILLED = {"stream", "events", "connection", "as_json", "key", "on_error", "atomic"}
+OF_WRITE = (["--key=k"], ["--on-error", "skip"], ["--atomic"])
+
+
+@given(st.lists(st.integers(0, 5), min_size=6, max_size=6), st.permutations(range(6)))
+def test_wherever_options_stand_the_same_is_done(places, order):
+    """Those of servers in front of any word, those of the verb behind it."""
+    parts = [["event"], ["write"], ["s/t"], ["a"], ["b"], []]
+    options = [*OF_SERVERS, *OF_WRITE]
+    for number in order:
+        least = 0 if number < len(OF_SERVERS) else 2
+        parts[max(places[number], least)] = options[number] + parts[max(places[number], least)]
+    given = parse([word for part in parts for word in part])
+    assert given == {
+        "stream": "s/t",
+        "events": ("a", "b"),
+        "connection": Connection("tcp://h:1", "ca.pem"),
+        "as_json": True,
+        "key": "k",
+        "on_error": "skip",
+        "atomic": True,
+        **{name: given[name] for name in given.keys() - FILLED},
+    }
 
 
 @pytest.mark.parametrize(
@@ -195,21 +219,21 @@ def test_options_stand_anywhere(parse, line):
         ("-jvv scope list", "debug"),
     ],
 )
-def test_log_lines_are_shown_as_often_as_they_are_asked_for(parse, monkeypatch, line, level):
+def test_log_lines_are_shown_as_often_as_they_are_asked_for(monkeypatch, line, level):
     shown = []
     monkeypatch.setattr(logs, "shown", lambda *, level: shown.append(level) or nullcontext())
     parse(line.split())
     assert shown == [level]
 
 
-def test_the_environment_names_the_controller_and_an_option_wins(parse, monkeypatch):
+def test_the_environment_names_the_controller_and_an_option_wins(monkeypatch):
     assert parse(["scope", "list"])["connection"].uri == "tcp://localhost:9090"
     monkeypatch.setenv("HEADRACE_URI", "tcp://env:1")
     assert parse(["scope", "list"])["connection"].uri == "tcp://env:1"
     assert parse(["-c", "tcp://given:1", "scope", "list"])["connection"].uri == "tcp://given:1"
 
 
-def test_what_begins_with_a_minus_stands_behind_two(parse, capsys):
+def test_what_begins_with_a_minus_stands_behind_two(capsys):
     given = parse(["table", "put", "s/t", "--hex", "--", "key", "-5"])
     assert (given["key"], given["value"], given["is_hex"]) == ("key", "-5", True)
     assert parse(["event", "write", "s/t", "--key", "-7", "--", "--json"])["events"] == ("--json",)
@@ -227,7 +251,7 @@ def test_what_begins_with_a_minus_stands_behind_two(parse, capsys):
         ("--merge=1#1", "2#1", "s/t"),
     ],
 )
-def test_an_option_takes_the_segments_that_follow(parse, words):
+def test_an_option_takes_the_segments_that_follow(words):
     given = parse(["stream", "scale", *words])
     assert (given["stream"], given["merge"]) == ("s/t", (1 << 32 | 1, 1 << 32 | 2))
 
