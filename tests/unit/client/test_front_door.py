@@ -1,5 +1,6 @@
 """``import headrace`` is the front door: it names everything, and loads nothing before it is used."""
 
+import socket
 import subprocess
 import sys
 
@@ -8,6 +9,7 @@ import pytest
 import headrace
 from headrace import aio, client, errors
 from headrace.client import blocking
+from headrace.errors import UnreachableError
 
 TWINS = {"Client", "EventReader", "EventWriter", "KeyValueTable", "Transaction", "TxnWriter", "connect"}
 
@@ -47,3 +49,17 @@ def test_what_is_not_used_is_not_loaded():
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout == "[False, False, False] True\n"
+
+
+def test_where_no_server_runs_the_error_says_what_to_do():
+    with socket.socket() as nobody:
+        nobody.bind(("127.0.0.1", 0))  # taken, and not listened to
+        address = f"127.0.0.1:{nobody.getsockname()[1]}"
+        once = headrace.ClientConfig(control_attempts=1)
+        why = f"{address}: Connection refused; .*headrace standalone"
+        with (
+            headrace.connect(f"tcp://{address}", once) as client,
+            pytest.raises(UnreachableError, match=why) as raised,
+        ):
+            client.create_scope("demo")
+    assert raised.value.__cause__ is None  # nothing of gRPC stands above it

@@ -8,6 +8,7 @@ reached a controller, nothing has happened, and the caller learns that.
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Callable
 from typing import Any, Final, TypeVar
 
@@ -71,6 +72,9 @@ _NOT_SENT: Final = ("failed to connect to all addresses", "errors resolving", "D
 
 _HUNG_UP: Final = ("Socket closed", "reset by peer")
 """What it says of a server that took the connection and did not like what it received."""
+
+_GRPC_WORDS: Final = re.compile(r"UNKNOWN: ipv[46]:(\S+): Failed to connect to remote host: ")
+"""How it begins to say why; users are told the address alone."""
 
 _MAY_PASS: Final = (UnknownOutcomeError, OverloadError, OwnershipError)
 
@@ -168,7 +172,7 @@ class Controller:
                 refusal = refusal_of(method, reply, await call.trailing_metadata() or ())
             return reply, refusal
         except grpc.aio.AioRpcError as error:
-            raise await self._translate(channel, method, error) from error
+            raise await self._translate(channel, method, error) from None  # its details are in the text
         except asyncio.CancelledError:
             # A channel closed by another call's failure cancels its calls; our own cancellation goes on.
             task = asyncio.current_task()
@@ -202,7 +206,9 @@ class Controller:
         if code is grpc.StatusCode.UNAVAILABLE and len(self._endpoints) > 1:
             await self._move_on(channel)
         if code is grpc.StatusCode.UNAVAILABLE and details.startswith(_NOT_SENT):
-            reason = details.rpartition("last error: ")[2]
+            reason = _GRPC_WORDS.sub(r"\1: ", details.rpartition("last error: ")[2])
+            if reason.endswith("Connection refused"):
+                reason += "; is a server running there? `headrace standalone` starts one"
             if self._address.tls and reason.endswith(_HUNG_UP):
                 reason = f"{reason}; {CERTIFICATE_HINT}"
             return UnreachableError(
