@@ -20,7 +20,7 @@ if TYPE_CHECKING:  # for type checkers; a program pays for a name when it uses i
 
 __version__ = "0.1.0"
 
-_MODULES: Final = frozenset({"aio", "errors"})
+_MODULES: Final = frozenset({"aio", "errors", "spark", "testing"})
 
 __all__ = [
     "UNBOUNDED",
@@ -86,4 +86,4 @@ if not TYPE_CHECKING:  # else a checker takes every name for one of ours
 
 
 def __dir__() -> list[str]:
-    return sorted({*__all__, *globals()})
+    return sorted({*__all__, *_MODULES, *(name for name in globals() if name.startswith("__"))})

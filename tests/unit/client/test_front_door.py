@@ -36,7 +36,9 @@ def test_the_environment_says_where_to_connect(monkeypatch):
 
 
 def test_dir_lists_the_names_and_a_misspelt_one_is_an_attribute_error():
-    assert set(headrace.__all__) | {"__version__"} <= set(dir(headrace))
+    public = {name for name in dir(headrace) if not name.startswith("_")}
+    assert public == {*headrace.__all__, "spark", "testing"}
+    assert "__version__" in dir(headrace)
     with pytest.raises(AttributeError, match="no attribute 'conect'"):
         _ = headrace.conect
 
