@@ -50,9 +50,9 @@ def named(method: Callable[Concatenate[S, str, str, P], T]) -> Named[S, P, T]:
 
     @functools.wraps(method)
     def call(self: Any, scope: Any, *args: Any, **kwargs: Any) -> Any:
-        if type(scope) is str and "/" in scope:
+        if isinstance(scope, str) and "/" in scope:
             return method(self, *split_name(scope, "stream"), *args, **kwargs)
-        if "stream" not in kwargs and (not args or type(args[0]) is not str):
+        if "stream" not in kwargs and (not args or not isinstance(args[0], str)):
             split_name(scope, "stream")  # raises
         return method(self, scope, *args, **kwargs)
 
@@ -65,7 +65,7 @@ def split_name(name: Any, noun: str) -> tuple[str, str]:
     Raises:
         InvalidNameError: it is not that.
     """
-    scope, slash, rest = name.partition("/") if type(name) is str else ("", "", "")
+    scope, slash, rest = name.partition("/") if isinstance(name, str) else ("", "", "")
     if not scope or not slash or not rest or "/" in rest:
         raise InvalidNameError(f"{name!r} names no {noun}: it is 'scope/{noun}', or a scope and a {noun}")
     return scope, rest

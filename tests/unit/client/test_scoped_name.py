@@ -1,9 +1,16 @@
 import inspect
+from enum import StrEnum
 
 import pytest
 
 from headrace.client.scoped_name import both_names, named
 from headrace.errors import InvalidNameError
+
+
+class Name(StrEnum):
+    S = "s"
+    T = "t"
+    BOTH = "s/t"
 
 
 class Calls:
@@ -20,6 +27,8 @@ class Calls:
         (("s/t", 1), {"wait": True}),
         (("s/t",), {"time": 1, "wait": True}),
         (("s",), {"stream": "t", "time": 1, "wait": True}),
+        ((Name.S, Name.T, 1), {"wait": True}),
+        ((Name.BOTH, 1), {"wait": True}),
         ((), {"scope": "s", "stream": "t", "time": 1, "wait": True}),
     ],
 )
