@@ -173,7 +173,9 @@ async def time_writer(
 
 async def measure_writer(port: int, count: int, rounds: int) -> None:
     host: Any = OneHost(port)
-    services = ClientServices(ConnectionPool(), host, host, SystemEntropy(), Supervisor("bench"))
+    services = ClientServices(
+        "tcp://fake", ConnectionPool(), host, host, SystemEntropy(), Supervisor("bench")
+    )
     event = b"x" * 100
     column = pa.array([event] * 10_000, pa.binary())
     keys = pa.array([f"key-{number % 1000}" for number in range(10_000)])

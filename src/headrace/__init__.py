@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:  # for type checkers; a program pays for a name when it uses it
     from headrace import aio as aio
     from headrace import errors as errors
+    from headrace import testing as testing
     from headrace.client.blocking import *
 
 __version__ = "0.1.0"

@@ -24,6 +24,7 @@ def waiting(client: headrace.Client) -> None:
     assert_type(client.write("demo/orders", ["one"], key="k"), int)
     assert_type(client.stream("demo/orders"), headrace.Stream)
     assert_type(client.stream("demo/orders").tail(), headrace.StreamCut)
+    assert_type(headrace.testing.LocalServer().uri, str)
     older: BlockingClient = client
     assert_type(older, headrace.Client)
     # A mistake is one: an ignore that is not needed is an error of its own.
