@@ -10,7 +10,7 @@ PYTEST := $(BIN)/python -m pytest -q -n $(or $(PROCESSES),3) --dist worksteal
 unexport PYTHONDONTWRITEBYTECODE
 export PYTHONPYCACHEPREFIX := $(CURDIR)/$(VENV)/pycache
 
-.PHONY: setup demo quick test check fmt-check fmt lint types layers generated matrix soak sim stores bench bench-smoke bench-attributes bench-tables serve docs wheel lock clean
+.PHONY: setup demo quick test check fmt-check fmt lint types layers generated matrix matrix-spark spark-cluster soak sim stores bench bench-smoke bench-attributes bench-tables serve docs wheel lock clean
 
 setup: $(STAMP)  ## the environment with everything the recipes below need
 
@@ -37,6 +37,17 @@ MATRIX_VERSIONS ?= 3.11 3.12 3.13
 MATRIX_TESTS ?= tests/unit tests/properties tests/conformance tests/golden tests/integration/test_slow_peers.py
 matrix:  ## the quick tests on each Python that is installed (all tests: MATRIX_TESTS=tests)
 	$(PYTHON) tools/run_matrix.py --versions "$(MATRIX_VERSIONS)" $(MATRIX_TESTS) $(PYTEST_ARGS)
+
+SPARK_VERSIONS ?= 4.2 4.3
+matrix-spark:  ## the tests of Spark on each version of PySpark, each in an environment of its own
+	for version in $(SPARK_VERSIONS); do \
+		$(MAKE) setup VENV=.venv-spark-$$version && \
+		.venv-spark-$$version/bin/python -m pip install --quiet "pyspark==$$version.*" && \
+		.venv-spark-$$version/bin/python -m pytest -q tests/unit/spark tests/spark $(PYTEST_ARGS) || exit 1; \
+	done
+
+spark-cluster: setup  ## every way to run on a cluster: a zip, an archive, Spark Connect, pipelines; environments are made in the user's cache
+	SPARK_CLUSTER_TESTED=all $(BIN)/python -m pytest -q tests/spark/test_cluster.py $(PYTEST_ARGS)
 
 fmt-check:  ## formatting, without changing anything
 	$(BIN)/ruff format --check src tests benchmarks tools examples

@@ -14,13 +14,24 @@ if TYPE_CHECKING:  # PySpark is an optional extra: the caller has it
 __all__ = ["register"]
 
 
-def register(spark: SparkSession) -> None:
-    """Make ``spark.read.format("headrace")`` and its siblings known to this session. May be called twice.
+def register(spark: SparkSession, *, workers: bool = True) -> None:
+    """Make ``spark.read.format("headrace")`` and its siblings known to this session. May be called twice, and
+    where an installed package has registered itself.
+
+    Args:
+        spark: a session, also one of Spark Connect.
+        workers: compare the Python of workers with this one, which takes a small job where they can differ:
+            not in a local session.
 
     Raises:
-        UnsupportedError: a library of the extra ``spark`` is missing.
+        PreconditionError: workers run another version of Python, or lack a package.
+        UnsupportedError: a library of the extra ``spark`` is missing here.
     """
     from headrace.spark.source import HeadraceDataSource
 
     HeadraceDataSource.check_requirements()
+    if workers:
+        from headrace.spark.worker_check import check_workers
+
+        check_workers(spark)
     spark.dataSource.register(HeadraceDataSource)
