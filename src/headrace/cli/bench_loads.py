@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import threading
 import time  # noqa: TID251 - real durations are measured
 from collections.abc import Callable
 from functools import partial
@@ -13,7 +14,7 @@ from headrace.cli.bench_results import SAMPLES_MAX, Plan, Result
 from headrace.client.connect import Client
 from headrace.client.writer.ack import Ack
 from headrace.client.writer.event_writer import EventWriter
-from headrace.errors import ConnectionLostError
+from headrace.errors import ConnectionLostError, HeadraceError, ThrottledError
 from headrace.limits import MIB
 from headrace.model.policies import ScalingPolicy, StreamConfiguration
 
@@ -108,20 +109,34 @@ class Bench:
             if (error := ack.error()) is not None:
                 failures.append(error)
 
+        ended = threading.Event()
         async with self._client.event_writer(self._scope, "latency") as writer:
             reading = asyncio.ensure_future(read())
+            reading.add_done_callback(
+                lambda done: done.cancelled() or done.exception()
+            )  # the first one counts
 
             def write(number: int) -> None:
+                if ended.is_set():
+                    return
                 event = b"%0*d" % (_NUMBER_BYTES, number) + payload
-                ack = writer.write(event, f"key-{number % plan.keys}")
+                try:
+                    ack = writer.write(event, f"key-{number % plan.keys}")
+                except HeadraceError as error:
+                    too_fast = ThrottledError(f"fewer than {plan.rate} events/s are taken: lower --rate")
+                    failures.append(too_fast if isinstance(error, ThrottledError) else error)
+                    ended.set()
+                    return
                 ack.add_done_callback(partial(on_acknowledged, number))
                 on_progress(number + 1)
 
             began = _now() + 0.05
             loop = asyncio.get_running_loop()
             try:
-                await loop.run_in_executor(None, _pace, loop, write, due, began, plan.rate)
+                await loop.run_in_executor(None, _pace, loop, write, due, began, plan.rate, ended)
                 await asyncio.sleep(0)  # the last one is written now
+                if failures:
+                    raise failures[0]
                 await writer.flush()
                 seconds = _now() - began
                 if failures:
@@ -130,6 +145,7 @@ class Bench:
             except TimeoutError:
                 raise ConnectionLostError(_LATE) from None
             finally:
+                ended.set()
                 reading.cancel()
         size = count * max(plan.size, _NUMBER_BYTES)
         results = []
@@ -144,11 +160,19 @@ class Bench:
 
 
 def _pace(
-    loop: asyncio.AbstractEventLoop, write: Callable[[int], None], due: list[float], began: float, rate: int
+    loop: asyncio.AbstractEventLoop,
+    write: Callable[[int], None],
+    due: list[float],
+    began: float,
+    rate: int,
+    ended: threading.Event,
 ) -> None:
-    """Have each event written when it is due. In a thread: timers of loops are a millisecond off."""
+    """Have each event written when it is due, until it is ``ended``.
+
+    In a thread: timers of loops are a millisecond off.
+    """
     for number in range(len(due)):
         due[number] = began + number / rate
-        if (left := due[number] - _now()) > 0:
-            time.sleep(left)
+        if ended.wait(max(0.0, due[number] - _now())):
+            return
         loop.call_soon_threadsafe(write, number)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from secrets import token_hex
 from typing import Final
 
@@ -13,7 +14,7 @@ from headrace.cli.progress import Progress
 from headrace.cli.servers import Connection
 from headrace.client.config import ClientConfig
 from headrace.client.connect import Client, connect
-from headrace.errors import InvalidArgumentError
+from headrace.errors import HeadraceError, InvalidArgumentError
 from headrace.runtime import loops
 from headrace.runtime.quantities import parse_bytes
 
@@ -77,9 +78,13 @@ async def _run(uri: str, config: ClientConfig, plan: Plan, scope: str | None, *,
                 f"scope {name} exists already: the bench makes one, and deletes it in the end"
             )
         try:
-            return await _load(client, name, plan, quiet=quiet)
-        finally:
-            await client.delete_scope(name, recursive=True)
+            results = await _load(client, name, plan, quiet=quiet)
+        except BaseException:
+            with suppress(HeadraceError):  # the first error is the one to report
+                await client.delete_scope(name, recursive=True)
+            raise
+        await client.delete_scope(name, recursive=True)
+        return results
 
 
 async def _load(client: Client, scope: str, plan: Plan, *, quiet: bool) -> list[Result]:

@@ -176,6 +176,8 @@ def test_a_bench_measures_and_leaves_nothing_behind(run, client):
     assert code == 0
     assert [line.split()[0] for line in out.splitlines()] == ["LOAD", "read"]
     assert run("bench", "--scope", "demo", *words)[0] == 2
+    code, _, err = run("bench", "latency", "--rate", "100000", "--size", "100KiB", "--seconds", "1")
+    assert (code, "are taken: lower --rate" in err) == (4, True)
     assert not [scope for scope in client.list_scopes() if scope.startswith("bench-")]
 
 
