@@ -7,6 +7,7 @@ import pytest
 from headrace.testing import LocalServer
 from tests.docs.page_blocks import blocks_of, is_printed
 from tests.docs.page_runner import PageRunner, run_page
+from tests.docs.source_texts import is_said
 
 DOCS = Path(__file__).parents[2] / "docs"
 FOLDERS = ("guides", "operating", "reference/python")
@@ -43,6 +44,15 @@ def test_few_blocks_are_not_run():
         (page.name, block.reason) for page in PAGES for block in blocks_of(page.read_text()) if block.reason
     ]
     assert len(unrun) <= NOT_RUN_MAX, unrun
+
+
+@pytest.mark.parametrize(
+    "words",
+    ["is in use by", "cannot listen on", "is a server running there?", "not installed for this Python"],
+)
+def test_the_messages_that_the_first_page_explains_are_said(words):
+    assert words in (DOCS / "guides" / "first-stream.md").read_text()
+    assert is_said(words)
 
 
 PAGE = """
