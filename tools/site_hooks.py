@@ -6,6 +6,7 @@ from typing import Any
 
 LINK = re.compile(r"\[([^\]\n]*)\]\((?!https?:|#)([^)#\s]+)(#[^)\s]*)?\)")
 
+CELL = re.compile(r"<td.*?</td>", re.DOTALL)
 ROLE = re.compile(r":(?:attr|class|data|func|meth|mod):<code>")
 
 
@@ -27,8 +28,8 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
 
 
 def on_page_content(html: str, **_: Any) -> str:
-    """Drop the roles of Sphinx that docstrings have for editors."""
-    return ROLE.sub("<code>", html)
+    """Drop the roles of Sphinx that docstrings have for editors, and what escapes a bar in a cell."""
+    return CELL.sub(lambda cell: cell[0].replace(r"\|", "|"), ROLE.sub("<code>", html))
 
 
 def _expand(item: Any, pages: list[str]) -> Any:
