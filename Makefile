@@ -89,7 +89,7 @@ bench-attributes: setup  ## size and time of the B+Tree of a million attributes,
 	$(BIN)/python -m benchmarks.attributes
 
 docs: setup  ## the documentation site, in build/site; `python -m http.server --directory build/site` shows it, with its search
-	NO_MKDOCS_2_WARNING=1 PYTHONPATH=src $(BIN)/mkdocs build --quiet
+	NO_MKDOCS_2_WARNING=1 PYTHONPATH=src $(BIN)/mkdocs build
 
 wheel:  ## the package as a wheel, in dist, with nothing of earlier builds in it
 	rm -rf build/lib build/bdist.*

@@ -17,17 +17,46 @@ FETCHED = {"script": "src", "img": "src", "iframe": "src", "source": "src", "lin
 """What a browser fetches by itself, by element; links that readers follow are not in it."""
 
 
+def build(configuration, directory):
+    """Build a site; ``--quiet`` would hide warnings from what makes errors of them."""
+    command = [
+        sys.executable,
+        "-m",
+        "mkdocs",
+        "build",
+        "-f",
+        str(configuration),
+        "--site-dir",
+        str(directory),
+    ]
+    environment = {**os.environ, "NO_MKDOCS_2_WARNING": "1", "PYTHONPATH": str(ROOT / "src")}
+    return subprocess.run(
+        command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=200, check=False
+    )
+
+
 @pytest.fixture(scope="module")
 def site(tmp_path_factory):
     """The built site; an unknown link, anchor, page or Python name is an error of the build."""
     directory = tmp_path_factory.mktemp("site")
-    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(directory)]
-    environment = {**os.environ, "NO_MKDOCS_2_WARNING": "1", "PYTHONPATH": str(ROOT / "src")}
-    done = subprocess.run(
-        command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=200, check=False
-    )
+    done = build(ROOT / "mkdocs.yml", directory)
     assert done.returncode == 0, done.stdout + done.stderr
+    assert "WARNING" not in done.stderr
     return directory
+
+
+@pytest.mark.slow
+def test_a_page_without_a_place_and_links_to_nothing_fail_the_build(tmp_path):
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs" / "index.md").write_text("# Home")
+    (tmp_path / "docs" / "orphan.md").write_text("# Orphan\n\n[a](no.md) [b](index.md#no) ![c](no.svg)")
+    (tmp_path / "mkdocs.yml").write_text(
+        f"INHERIT: {ROOT / 'mkdocs.yml'}\nhooks: [{ROOT / 'tools' / 'site_hooks.py'}]\n"
+        "plugins: [search]\nnav: [index.md]\n"
+    )
+    done = build(tmp_path / "mkdocs.yml", tmp_path / "site")
+    assert done.returncode == 1
+    assert done.stderr.count("WARNING") == 4
 
 
 class Fetches(HTMLParser):
