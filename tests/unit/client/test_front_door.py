@@ -9,6 +9,7 @@ import pytest
 import headrace
 from headrace import aio, client, errors
 from headrace.client import blocking
+from headrace.client.control import controller
 from headrace.errors import UnreachableError
 
 TWINS = {"Client", "EventReader", "EventWriter", "KeyValueTable", "Transaction", "TxnWriter", "connect"}
@@ -53,15 +54,17 @@ def test_what_is_not_used_is_not_loaded():
     assert done.stdout == "[False, False, False] True\n"
 
 
-def test_where_no_server_runs_the_error_says_what_to_do():
+def test_where_no_server_runs_the_error_says_what_to_do(monkeypatch, caplog):
+    monkeypatch.setattr(controller, "_TOLD_AFTER", 1)
     with socket.socket() as nobody:
         nobody.bind(("127.0.0.1", 0))  # taken, and not listened to
         address = f"127.0.0.1:{nobody.getsockname()[1]}"
-        once = headrace.ClientConfig(control_attempts=1)
+        twice = headrace.ClientConfig(control_attempts=2)
         why = f"{address}: Connection refused; .*headrace standalone"
         with (
-            headrace.connect(f"tcp://{address}", once) as client,
+            headrace.connect(f"tcp://{address}", twice) as client,
             pytest.raises(UnreachableError, match=why) as raised,
         ):
             client.create_scope("demo")
     assert raised.value.__cause__ is None  # nothing of gRPC stands above it
+    assert [each.message for each in caplog.records] == ["no controller takes the connection, trying again"]

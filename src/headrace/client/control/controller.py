@@ -80,6 +80,9 @@ _MAY_PASS: Final = (UnknownOutcomeError, OverloadError, OwnershipError)
 
 _PORT_MAX: Final = 65535
 
+_TOLD_AFTER: Final = 6
+"""Attempts, which take a second; the command line does not make so many."""
+
 
 class Controller:
     """The control plane as seen by one client. Used on one loop."""
@@ -95,6 +98,8 @@ class Controller:
         """By service, with the channel of each: a stub makes an object for every call of its service."""
         self._discovered = not address.discover
         self._closed = False
+        self._told = False
+        """That no controller takes the connection, since one did."""
         self._retry = RetryPolicy(
             initial_s=0.01, multiplier=3.0, delay_max_s=3.0, attempts=config.control_attempts
         )
@@ -145,8 +150,16 @@ class Controller:
             _log.info("a call of a controller failed", method=method, error=error)
             return self._may_pass(error)
 
+        def on_retry(failures: int, error: Exception, _: float) -> None:
+            if failures == _TOLD_AFTER and isinstance(error, UnreachableError) and not self._told:
+                self._told = True  # whoever waits at a prompt is told why
+                _log.warning("no controller takes the connection, trying again", error=error)
+
         try:
-            reply, refusal = await retry(policy, once, entropy=self._entropy, retryable=may_pass)
+            reply, refusal = await retry(
+                policy, once, entropy=self._entropy, retryable=may_pass, on_retry=on_retry
+            )
+            self._told = False
         except (OverloadError, OwnershipError) as error:
             if doubt is not None:  # an earlier attempt may have done it
                 raise doubt from error
