@@ -1,4 +1,4 @@
-"""The pipeline of the README runs."""
+"""Every block of the guide that needs no cluster, and the pipeline of the README, run in one session."""
 
 import re
 from pathlib import Path
@@ -7,10 +7,11 @@ import pytest
 
 from headrace.testing import LocalServer
 from tests.docs.page_blocks import blocks_of
-from tests.docs.page_runner import PageRunner
+from tests.docs.page_runner import PageRunner, run_page
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.cluster]
 ROOT = Path(__file__).parents[2]
+GUIDE = (ROOT / "docs" / "guides" / "spark.md").read_text()
 README = (ROOT / "README.md").read_text()
 
 
@@ -23,7 +24,6 @@ class SparkRunner(PageRunner):
     def here(self, text):
         uri = self.uri
         text = text.replace('.format("headrace")', f'.format("headrace").option("controller", "{uri}")')
-        text = text.replace("OPTIONS (path", f"OPTIONS (controller '{uri}', path")
         text = text.replace('"checkpointLocation", "', f'"checkpointLocation", "{self.directory}/')
         return super().here(text)
 
@@ -34,6 +34,11 @@ def runner(spark, tmp_path):
         runner = SparkRunner(tmp_path / "page", server, namespace={"spark": spark})
         yield runner
         runner.close()
+
+
+def test_the_guide_is_true(runner, spark):
+    run_page(runner, "spark.md", blocks_of(GUIDE))
+    spark.catalog.dropTempView("orders")
 
 
 def test_the_pipeline_of_the_readme_runs(runner):
