@@ -3,12 +3,14 @@
 import itertools
 import os
 import sys
+import tempfile
 
 import pytest
 
 from headrace.client import ScalingPolicy, StreamConfiguration
 from headrace.client.blocking import connect
 from headrace.testing import LocalServer
+from tests.spark.standalone import QUICK_START
 
 os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
 os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
@@ -23,6 +25,8 @@ def make_session():
         .config("spark.ui.showConsoleProgress", "false")
         .config("spark.sql.shuffle.partitions", "2")
         .config("spark.driver.memory", "1g")
+        .config("spark.driver.extraJavaOptions", QUICK_START)
+        .config("spark.sql.warehouse.dir", f"{tempfile.gettempdir()}/headrace-spark-warehouse")
         .config("spark.sql.streaming.checkpoint.fileChecksum.enabled", "false")
         .getOrCreate()
     )

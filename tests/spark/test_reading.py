@@ -140,9 +140,18 @@ def test_sql_reads_and_writes_a_view_and_refuses_a_table(streams):
         sql(f"CREATE TEMPORARY VIEW none {options.replace(name, 'spark/none')}")
     with pytest.raises(Exception, match="CREATE TEMPORARY VIEW"):
         sql(f"CREATE TABLE orders_of_all {options}")
+    sql("CREATE TABLE orders_of_all (event STRING) USING headrace")  # nobody asks the source
+    try:
+        given = f"WITH (path '{name}', controller '{streams.uri}')"
+        sql(f"INSERT INTO orders_of_all {given} VALUES ('12')")
+        assert sql(f"SELECT * FROM orders_of_all {given}").count() == 13
+        with pytest.raises(Exception, match=r"SELECT ... FROM table WITH \(...\)"):
+            sql("SELECT * FROM orders_of_all").collect()
+    finally:
+        sql("DROP TABLE orders_of_all")
     both = streams.spark.read.format("headrace").option("controller", streams.uri)
     many = both.load(f"{name}").union(both.option("stream_pattern", f"{streams.prefix}.*").load("spark"))
-    assert many.count() == 24
+    assert many.count() == 26
 
 
 def test_available_now_reads_in_capped_batches_up_to_now_and_goes_on_later(streams, tmp_path):
