@@ -38,7 +38,7 @@ class HeadraceDataSource(DataSource):
     @staticmethod
     def check_requirements() -> None:
         """Raises UnsupportedError: a library of the extra ``spark`` is missing."""
-        require("the format headrace of Spark", "spark", "pyarrow", "numpy")
+        require("the format headrace of Spark", "spark", "pyarrow", "numpy", "grpc", "crc32c")
 
     @classmethod
     def name(cls) -> str:

@@ -42,7 +42,7 @@ class Session:
         self.registered.append(source)
 
 
-@pytest.mark.parametrize("name", ["pyarrow", "numpy"])
+@pytest.mark.parametrize("name", ["pyarrow", "numpy", "grpc"])
 def test_neither_a_session_nor_a_worker_gets_a_source_that_lacks_a_library(name, monkeypatch):
     session = Session()
     register(session)
