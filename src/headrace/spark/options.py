@@ -141,6 +141,8 @@ def _place(reader: OptionReader) -> tuple[str, str]:
     if not path or (all(given) and "/" not in path):
         return given
     scope, _, stream = path.partition("/")
+    if "/" in stream.partition(",")[0]:
+        raise InvalidArgumentError(f"path {path!r} is scope/stream, with one slash")
     for name, value, said in (("scope", given[0], scope), ("stream", given[1], stream)):
         if value and value != said:
             raise InvalidArgumentError(f"option {name} is {value!r}, path {path!r} says {said!r}: give one")

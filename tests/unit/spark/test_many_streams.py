@@ -120,6 +120,7 @@ def test_what_does_not_exist_is_said_when_a_read_is_defined_or_planned(system):
         ({"stream": "a,b", "start_stream_cut": "?"}, "cut"),
         ({"stream": "a,b", "metadata": "Segments"}, "one stream"),
         ({"stream": "a", "path": "s/b"}, "give one"),
+        ({"path": "s/a/b"}, "one slash"),
         ({}, "option stream is required"),
     ],
 )
