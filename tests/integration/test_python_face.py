@@ -127,6 +127,9 @@ def test_a_stream_is_made_as_it_is_spoken_of(client):
     changed = client.stream(f"{scope}/t").info().configuration
     assert changed.retention == headrace.RetentionPolicy.by_size(10 << 30)
     assert (changed.scaling, changed.tags) == (made.scaling, made.tags)
+    for wrong in (None, 5, b"bytes"):
+        with pytest.raises(InvalidArgumentError, match="name"):
+            client.create_scope(wrong)
     with pytest.raises(InvalidArgumentError, match="nothing to change"):
         client.update_stream(f"{scope}/t")
     with pytest.raises(InvalidArgumentError, match="beside a configuration"):
@@ -209,7 +212,13 @@ def test_a_loop_ends_at_the_present_tail_or_goes_on(client, name):
         assert [event.data for event in client.read(name, start=start)] == [b"c", b"d"]
     assert [event.data for event in client.read(name, end=middle)] == [b"a", b"b"]
     assert list(client.read(name, start="tail")) == []
-    for wrong in ({"start": "end"}, {"end": "yesterday"}, {"follow": True, "end": middle}):
+    for wrong in (
+        {"start": "end"},
+        {"start": None},
+        {"end": "yesterday"},
+        {"end": 5},
+        {"follow": True, "end": middle},
+    ):
         with pytest.raises(InvalidArgumentError):
             list(client.read(name, **wrong))
     with pytest.raises(NoSuchStreamError):
@@ -227,6 +236,18 @@ def test_a_stream_is_an_object(client, name):
     assert stream.info().tail == stream.tail() == client.tail_cut(name)
     assert len(stream.segments()) == 2
     assert stream.exists()
+    other = client.stream(f"{name}-2")
+    client.create_stream(f"{name}-2")
+    other.write("x")
+    for wrong in ("haed", other.tail(), 5, None, headrace.UNBOUNDED):
+        with pytest.raises(InvalidArgumentError):
+            stream.truncate(wrong)
+    with pytest.raises(InvalidArgumentError, match="StreamCut"):
+        client.truncate_stream(name)
+    stream.truncate("head")
+    stream.truncate(stream.head().as_text())
+    assert [event.data for event in stream.read()] == [b"a", b"b", b"c"]
+    assert len(list(other.read())) == 1
     stream.truncate("tail")
     assert stream.head() == stream.tail()
     assert list(stream.read()) == []
@@ -240,6 +261,9 @@ def test_a_stream_is_an_object(client, name):
 def test_a_stream_becomes_a_table_and_frames(client, name):
     stream = client.stream(name)
     assert stream.to_arrow().num_rows == 0
+    for endless in (None, headrace.UNBOUNDED):
+        with pytest.raises(InvalidArgumentError):
+            stream.to_arrow(end=endless)
     events = pa.array([b"%d" % number for number in range(50_000)])
     assert stream.write(events, key="k") == 50_000
     table = stream.to_arrow()

@@ -11,7 +11,7 @@ from headrace.client.control.streams import StreamInfo
 from headrace.client.face.cuts import CutFace
 from headrace.client.face.events import EventFace
 from headrace.client.face.streams import StreamFace
-from headrace.client.reader.cuts import Edge
+from headrace.client.reader.cuts import Edge, belongs, parse_edge
 from headrace.client.reader.event_batch import Event
 from headrace.client.reader.event_columns import find_parser
 from headrace.client.reader.stream_table import (
@@ -25,6 +25,7 @@ from headrace.client.serializers import Serializer
 from headrace.client.stream_options import Retention
 from headrace.client.writer.given_events import GivenKey
 from headrace.client.writer.segment_map import SegmentRange
+from headrace.errors import InvalidArgumentError
 from headrace.model.key_space import KeyRange
 from headrace.model.policies import ScalingPolicy, StreamConfiguration
 from headrace.model.stream_cut import StreamCut
@@ -142,13 +143,16 @@ class Stream:
         Raises:
             AnswerTooLargeError: there are more.
             EventNotDecodedError: an event is not what ``serializer`` says; it names the place.
-            InvalidArgumentError: members of JSON differ in their types.
+            InvalidArgumentError: members of JSON differ in their types, or a cut is none of this stream.
             NoSuchStreamError: there is no such stream.
             UnsupportedError: pyarrow is not installed; it names the extra.
         """
         require("to_arrow", "arrow", "pyarrow", "numpy")
         parse = find_parser(serializer)
-        opening = self._client.event_reader(self.scope, self.name, start=start, end=end)
+        last = parse_edge(end)
+        if isinstance(last, StreamCut) and last.is_unbounded:
+            raise InvalidArgumentError("a table ends somewhere: at a cut, or at the tail as it is now")
+        opening = self._client.event_reader(self.scope, self.name, start=start, end=last)
         async with opening as reader:
             table = await read_table(reader, max_bytes)
         if serializer is None:
@@ -227,9 +231,17 @@ class Stream:
         """Seal segments and continue them with new ones; see :meth:`Client.scale_stream`."""
         return await self._client.scale_stream(self.scope, self.name, sealed, new_ranges, wait=wait)
 
-    async def truncate(self, cut: StreamCut | Literal["tail"]) -> None:
-        """Drop everything in front of a cut, or of the present tail; see :meth:`Client.truncate_stream`."""
-        await self._client.truncate_stream(await self.tail() if isinstance(cut, str) else cut)
+    async def truncate(self, cut: Edge) -> None:
+        """Drop everything in front of a cut (or its text), or of the present ``"tail"``.
+
+        Raises:
+            InvalidArgumentError: it is no cut of this stream; nothing was dropped.
+            HeadraceError: as :meth:`Client.truncate_stream`.
+        """
+        edge = parse_edge(cut)
+        if isinstance(edge, str):
+            edge = await (self.tail() if edge == "tail" else self.head())
+        await self._client.truncate_stream(belongs(edge, self.scope, self.name))
 
     async def seal(self) -> None:
         """Allow no more writes. Raises NoSuchStreamError."""

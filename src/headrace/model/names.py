@@ -34,7 +34,7 @@ def check_user_name(name: str, what: str) -> str:
     Raises:
         InvalidNameError: the name is empty, too long or has an illegal character.
     """
-    if not _USER_NAME.match(name) or len(name) > USER_NAME_CHARS_MAX:
+    if not isinstance(name, str) or not _USER_NAME.match(name) or len(name) > USER_NAME_CHARS_MAX:
         raise InvalidNameError(
             f"illegal {what} name {name!r}: 1 to {USER_NAME_CHARS_MAX} letters, digits, '.' or '-'"
         )
@@ -45,7 +45,7 @@ def check_internal_name(name: str, what: str) -> str:
     """Like :func:`check_user_name`, but one leading underscore is allowed (``_RG...``, ``_MARK...``,
     ``_system``).
     """
-    if not _INTERNAL_NAME.match(name) or len(name) > NAME_CHARS_MAX:
+    if not isinstance(name, str) or not _INTERNAL_NAME.match(name) or len(name) > NAME_CHARS_MAX:
         raise InvalidNameError(
             f"illegal {what} name {name!r}: an optional '_',"
             f" then up to {NAME_CHARS_MAX} letters, digits, '.' or '-'"

@@ -173,6 +173,8 @@ class StreamFace(ClientCore):
             InvalidArgumentError: the stream never had a segment of the cut, or an offset is behind the tail
                 or inside an event, so that no reader could begin there.
         """
+        if not isinstance(cut, StreamCut):
+            raise InvalidArgumentError(f"a stream is truncated to a StreamCut, not to {cut!r:.100}")
         if not any_offset:
             await self._cuts.check_truncation(cut)
         await self._streams.truncate_stream(cut)

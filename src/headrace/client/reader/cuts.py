@@ -35,6 +35,8 @@ def last_of(end: Edge | None, follow: bool) -> Edge | None:
 
 def parse_edge(edge: Edge) -> Edge:
     """Return a text that is no name as the cut that it says. Raises InvalidArgumentError: it says none."""
+    if not isinstance(edge, StreamCut | str):
+        raise InvalidArgumentError(f"a stream cut, its text, 'head' or 'tail' is wanted, not {edge!r:.100}")
     return StreamCut.from_text(edge) if isinstance(edge, str) and edge not in {"head", "tail"} else edge
 
 
@@ -75,7 +77,7 @@ class Cuts:
             return await self.tail(scope, stream)
         if isinstance(edge, str) or edge.is_unbounded:
             return await self.head(scope, stream)
-        return _belongs(edge, scope, stream)
+        return belongs(edge, scope, stream)
 
     async def end(self, scope: str, stream: str, edge: Edge | None) -> StreamCut | None:
         """Return the cut to stop at; None (or the unbounded one) means never."""
@@ -85,7 +87,7 @@ class Cuts:
             return await self.tail(scope, stream)
         if isinstance(edge, str):
             return await self.head(scope, stream)
-        return None if edge.is_unbounded else _belongs(edge, scope, stream)
+        return None if edge.is_unbounded else belongs(edge, scope, stream)
 
     async def ranges(self, scope: str, stream: str, segment_ids: Iterable[int]) -> dict[int, KeyRange]:
         """Return the key ranges of segments, from the epochs that created them, without those that the
@@ -176,7 +178,8 @@ class Cuts:
             return True  # not there any more
 
 
-def _belongs(cut: StreamCut, scope: str, stream: str) -> StreamCut:
+def belongs(cut: StreamCut, scope: str, stream: str) -> StreamCut:
+    """Return a cut of a stream. Raises InvalidArgumentError: it is one of another."""
     if (cut.scope, cut.stream) != (scope, stream):
         raise InvalidArgumentError(f"{cut} is no cut of {scope}/{stream}")
     return cut

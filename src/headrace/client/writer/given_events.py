@@ -15,6 +15,8 @@ from headrace.limits import EVENT_BYTES_MAX, EVENT_HEADER_BYTES, MIB
 BATCH_EVENTS_MAX: Final = 8192
 BATCH_BYTES_MAX: Final = 8 * MIB
 """Of a batch of several events."""
+_AT_ONCE: Final = 32
+"""Events that are taken before their bytes are counted: each may be as large as a batch."""
 
 GivenKey = str | Sequence[str] | Callable[[Any], str] | None
 """One key for all events; one for each; what makes one of an event; or None: events are spread evenly."""
@@ -43,14 +45,34 @@ def batches_of(events: Any, key: GivenKey, codec: Codec | None) -> Iterator[Batc
         return
     if isinstance(events, _ONE_EVENT) or not isinstance(events, Iterable):
         events = [events]
+    if not (key is None or isinstance(key, str | Iterable) or callable(key)):
+        raise InvalidArgumentError(f"a key is text, one for each event, or a function, not {key!r:.40}")
     keys = None if key is None or isinstance(key, str) or callable(key) else iter(key)
     encode = own_event if codec is None else codec.encode
     source = iter(events)
-    while values := list(islice(source, BATCH_EVENTS_MAX)):
-        batch = list(map(encode, values))
+    while True:
+        values, batch = _take(source, encode)
+        if not values:
+            break
         yield from _cut(batch, _keys_of(values, key, keys))
     if keys is not None and next(keys, None) is not None:
         raise InvalidArgumentError("there are more keys than events")
+
+
+def _take(source: Iterator[Any], encode: Callable[[Any], bytes]) -> tuple[list[Any], list[bytes]]:
+    """Return the next values and the events they are; few of them if they are large."""
+    values: list[Any] = []
+    batch: list[bytes] = []
+    size = 0
+    while size <= BATCH_BYTES_MAX and (left := BATCH_EVENTS_MAX - len(values)):
+        some = list(islice(source, min(left, _AT_ONCE)))
+        if not some:
+            break
+        events = list(map(encode, some))
+        values += some
+        batch += events
+        size += sum(map(len, events))
+    return values, batch
 
 
 def _keys_of(values: list[Any], key: GivenKey, keys: Iterator[str] | None) -> Any:

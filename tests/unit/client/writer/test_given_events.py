@@ -60,6 +60,21 @@ def test_events_are_taken_as_they_are_needed():
     assert len(next(batches)[0]) == len(taken) == BATCH_EVENTS_MAX
 
 
+def test_few_large_events_are_in_memory_at_a_time(monkeypatch):
+    monkeypatch.setattr(given_events, "BATCH_BYTES_MAX", 10)
+    taken = []
+    batches = batches_of((taken.append(n) or "12345" for n in range(1000)), None, None)
+    assert next(batches)[0] == [b"12345"] * 2
+    assert len(taken) < 100
+    assert sum(len(events) for events, _ in batches) == 998
+
+
+@pytest.mark.parametrize("key", [5, object()])
+def test_a_key_of_no_kind_is_refused(key):
+    with pytest.raises(InvalidArgumentError, match="a key is text"):
+        next(batches_of(["x"], key, None))
+
+
 def test_an_array_is_sliced_and_not_looked_into():
     column = pa.array([b"x" * 1000] * 20_000)
     keys = pa.array(["a", "b"] * 10_000)
