@@ -107,5 +107,5 @@ class ByteReader(io.RawIOBase):
     def close(self) -> None:
         """Stop reading. Idempotent."""
         if not self.closed:
-            self._thread.run(self._reader.close())
+            self._thread.finish(self._reader.close())
             super().close()

@@ -6,6 +6,7 @@ import asyncio
 import concurrent.futures
 import threading
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from contextlib import suppress
 from typing import Any, Final, TypeVar
 
 from headrace.errors import ClosedError
@@ -67,11 +68,7 @@ class LoopThread:
             ClosedError: the loop was stopped.
         """
         assert threading.get_ident() != self._ident
-        try:
-            future = asyncio.run_coroutine_threadsafe(coroutine, self.loop)
-        except RuntimeError:
-            coroutine.close()
-            raise ClosedError("the client is closed") from None
+        future = self._submit(coroutine)
         try:
             return future.result(timeout_s)
         except concurrent.futures.CancelledError:
@@ -79,6 +76,27 @@ class LoopThread:
         except BaseException:
             future.cancel()  # a time-out, or Ctrl-C in the caller
             raise
+
+    def _submit(self, coroutine: Coroutine[Any, Any, T]) -> concurrent.futures.Future[T]:
+        """Start a coroutine on the loop. Raises ClosedError: the loop was stopped, or a fork left it behind."""
+        try:
+            if self._thread.is_alive():
+                return asyncio.run_coroutine_threadsafe(coroutine, self.loop)
+        except RuntimeError:
+            pass
+        coroutine.close()
+        raise ClosedError("the client is closed") from None
+
+    def finish(self, coroutine: Coroutine[Any, Any, None]) -> None:
+        """Run what ends something that has ended anyway with the loop.
+
+        It is not waited for on the loop's own thread, which may be the one that collects garbage.
+        """
+        with suppress(ClosedError):
+            if threading.get_ident() == self._ident:
+                self._submit(coroutine)
+            else:
+                self.run(coroutine)
 
     def call(self, function: Callable[[], T]) -> T:
         """Call a function on the loop and return its result."""

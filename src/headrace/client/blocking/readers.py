@@ -57,7 +57,7 @@ class EventReader:
 
     def close(self) -> None:
         """Stop reading. Idempotent."""
-        self._thread.run(self._reader.close())
+        self._thread.finish(self._reader.close())
 
     def __enter__(self) -> Self:
         return self
@@ -96,7 +96,7 @@ class SegmentRangeReader:
 
     def close(self) -> None:
         """Stop reading. Idempotent."""
-        self._thread.run(self._part.close())
+        self._thread.finish(self._part.close())
 
     def __enter__(self) -> Self:
         return self

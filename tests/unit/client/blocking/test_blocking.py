@@ -298,6 +298,25 @@ def test_a_closed_client_refuses(server, stream):
         client.stream_info("s", stream)
 
 
+def test_what_reads_ends_quietly_whenever_it_is_collected(server, stream):
+    client = connect(server.uri)
+    client.write("s", stream, b"event")
+    reader, loop = client.event_reader("s", stream), client.read("s", stream)
+    next(loop)
+    thread = LoopThread("asyncio")
+    done = threading.Event()
+
+    async def end():
+        done.set()
+
+    thread.call(lambda: thread.finish(end()))  # on its own
+    assert done.wait(60)
+    thread.stop()
+    client.close()
+    loop.close()
+    reader.close()
+
+
 def test_a_writer_whose_client_was_closed_refuses_every_write(server, stream):
     client = connect(server.uri)
     writer = client.event_writer("s", stream)
@@ -328,13 +347,17 @@ from headrace.client.blocking import connect, writers
 client = connect({server.uri!r})
 writer = client.event_writer("s", {stream!r})
 writer.write(b"from the parent").wait()
+loop = client.read("s", {stream!r})
+next(loop)
 pid = os.fork()
 if pid == 0:
+    loop.close()  # its thread is the parent's
     with client.event_writer("s", {stream!r}) as mine:
         mine.write(b"from the child").wait(120)
     client.close()
     os._exit(0)
 writer.write(b"from the parent again").wait()
+assert list(loop) == []
 client.tail_cut("s", {stream!r})
 writer.close()
 client.close()
@@ -351,6 +374,8 @@ from headrace.client.blocking import connect, writers
 client = connect({server.uri!r})
 writer = client.event_writer("s", {stream!r})
 writer.write(b"event").wait()
+loop = client.read("s", {stream!r}, follow=True)
+assert next(loop).data == b"event"
 """)
     assert not told
     assert stored(server, stream) == [b"event"]
