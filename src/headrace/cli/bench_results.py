@@ -45,7 +45,7 @@ class Plan:
             ("seconds", self.seconds, 0.1, SAMPLES_MAX / max(1, self.rate)),
         ):
             if not low <= value <= high:
-                raise InvalidArgumentError(f"--{name} {value} is outside {low} to {high:g}")
+                raise InvalidArgumentError(f"--{name} {value} is outside {low} to {high:.12g}")
 
 
 @dataclass(slots=True)

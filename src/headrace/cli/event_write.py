@@ -84,7 +84,7 @@ def write_events(
                 with client.event_writer(scope, stream) as writer:
                     _write_all(writer, usable, tally, shown, by_bytes=bool(size))
     if tally.empty:
-        progress(f"{tally.empty} empty events were left out")
+        progress(f"{tally.empty} empty event{'s were' if tally.empty > 1 else ' was'} left out")
     if tally.refused > _REFUSALS_SHOWN:
         progress(f"{tally.refused} were left out in all")
     if as_json:

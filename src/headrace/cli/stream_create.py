@@ -48,7 +48,9 @@ def create_stream(
             created = client.create_stream(scope, stream, configuration)
         except NoSuchScopeError:
             if not create_scope:
-                raise
+                raise NoSuchScopeError(
+                    f"scope {scope!r} does not exist: --create-scope creates it as well"
+                ) from None
             client.create_scope(scope)  # only now: a stream that cannot be leaves no scope behind
             created = client.create_stream(scope, stream, configuration)
     if not created and not if_absent:

@@ -30,13 +30,13 @@ def wait_for_stream(
     connection: Connection,
     as_json: bool,
 ) -> None:
-    """Wait, and print what there is then."""
+    """Wait, and print what there is then, if as JSON. A ``timeout`` without a unit is in seconds."""
     scope, name = scoped(stream)
     for what, value in (("events", events), ("segments", segments)):
         if value is not None and value < 1:
             raise InvalidArgumentError(f"there are at least 1 {what} to wait for, not {value}")
     size_bytes = None if size is None else parse_bytes(size)
-    timeout_s = parse_duration_ms(timeout) / 1000
+    timeout_s = parse_duration_ms(timeout, unit_default_ms=1000) / 1000
     with connection.connect() as client:
         found = wait_for(
             client,
@@ -49,8 +49,8 @@ def wait_for_stream(
             timeout_s=timeout_s,
             quiet=as_json,
         )
-    unit = "events" if events is not None else "bytes" if size is not None else "segments"
     if as_json:
+        unit = "events" if events is not None else "bytes" if size is not None else "segments"
         print_json({"scope": scope, "stream": name, unit: found})
 
 
@@ -117,7 +117,7 @@ def _wait_for_events(
             try:
                 batch = reader.next_batch(max(0.001, deadline - time.monotonic()))
             except TimeoutError:
-                raise _too_late(scope, stream, f"{wanted} events", f"{found} events") from None
+                raise _too_late(scope, stream, f"{wanted} events", f"{found} events counted so far") from None
             if batch is None:
                 raise StreamSealedError(
                     f"stream {scope}/{stream} is sealed with {found} events, not {wanted}"

@@ -68,3 +68,13 @@ def test_where_no_server_runs_the_error_says_what_to_do(monkeypatch, caplog):
             client.create_scope("demo")
     assert raised.value.__cause__ is None  # nothing of gRPC stands above it
     assert [each.message for each in caplog.records] == ["no controller takes the connection, trying again"]
+
+
+@pytest.mark.skipif(not socket.has_ipv6, reason="the system has no IPv6")
+def test_an_address_of_ipv6_is_told_as_it_is_written():
+    once = headrace.ClientConfig(control_attempts=1)
+    with (
+        headrace.connect("tcp://[::1]:1", once) as client,
+        pytest.raises(UnreachableError, match=r"nothing was sent: \[::1\]:1: "),
+    ):
+        client.create_scope("demo")

@@ -11,6 +11,7 @@ import asyncio
 import re
 from collections.abc import Callable
 from typing import Any, Final, TypeVar
+from urllib.parse import unquote
 
 import grpc
 
@@ -219,7 +220,7 @@ class Controller:
         if code is grpc.StatusCode.UNAVAILABLE and len(self._endpoints) > 1:
             await self._move_on(channel)
         if code is grpc.StatusCode.UNAVAILABLE and details.startswith(_NOT_SENT):
-            reason = _GRPC_WORDS.sub(r"\1: ", details.rpartition("last error: ")[2])
+            reason = _GRPC_WORDS.sub(r"\1: ", unquote(details.rpartition("last error: ")[2]))  # [::1]
             if reason.endswith("Connection refused"):
                 reason += "; is a server running there? `headrace standalone` starts one"
             if self._address.tls and reason.endswith(_HUNG_UP):
