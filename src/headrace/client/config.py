@@ -143,6 +143,8 @@ class ControllerAddress:
         Raises:
             InvalidArgumentError: the scheme is unknown or an address makes no sense.
         """
+        if not isinstance(uri, str):
+            raise InvalidArgumentError(f"a URI is text such as 'tcp://localhost:9090', not {uri!r:.100}")
         scheme, mark, rest = uri.partition("://")
         if not mark:
             scheme, rest = "tcp", uri

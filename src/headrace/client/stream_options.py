@@ -73,11 +73,17 @@ def retention_of(wanted: Retention) -> RetentionPolicy:
     if isinstance(wanted, RetentionPolicy):
         return wanted
     if isinstance(wanted, timedelta):
-        if wanted <= timedelta():
-            raise InvalidArgumentError(f"a retention of {wanted} retains nothing")
-        return RetentionPolicy.by_time(wanted // timedelta(milliseconds=1))
-    if not isinstance(wanted, str):
+        policy = RetentionPolicy.by_time(max(0, wanted // timedelta(milliseconds=1)))
+    elif isinstance(wanted, str):
+        policy = _parsed(wanted)
+    else:
         raise InvalidArgumentError(f"{wanted!r} is no retention: a timedelta, or a text {_EXAMPLES}")
+    if policy != RetentionPolicy.none() and not policy.minimum:
+        raise InvalidArgumentError(f"a retention of {wanted} retains nothing")
+    return policy
+
+
+def _parsed(wanted: str) -> RetentionPolicy:
     text = wanted.strip()
     if text.lower() == "none":
         return RetentionPolicy.none()
@@ -95,7 +101,7 @@ def retention_of(wanted: Retention) -> RetentionPolicy:
 
 
 def _tags(tags: Iterable[str]) -> frozenset[str]:
-    if isinstance(tags, str):
+    if isinstance(tags, str) or not isinstance(tags, Iterable):
         raise InvalidArgumentError(f"tags are several texts: [{tags!r}]")
     found = frozenset(tags)
     if not all(isinstance(tag, str) for tag in found):

@@ -27,7 +27,7 @@ def test_a_uri_names_controllers_and_how_to_talk_to_them(uri, endpoints, tls, di
 
 
 @pytest.mark.parametrize(
-    "uri", ["http://a", "tcp://", "tcp://a:x", "tcp://a:70000", "tcp://a/b", "tcp://a,,b"]
+    "uri", ["http://a", "tcp://", "tcp://a:x", "tcp://a:70000", "tcp://a/b", "tcp://a,,b", 9090, b"tcp://a"]
 )
 def test_a_uri_that_makes_no_sense_is_refused(uri):
     with pytest.raises(InvalidArgumentError):

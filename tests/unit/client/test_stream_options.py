@@ -29,7 +29,9 @@ def test_retention_is_a_time_or_a_size(wanted, policy):
     assert retention_of(wanted) == policy
 
 
-@pytest.mark.parametrize("wanted", ["", "7", "30m", "7 moons", "days", "-1 h", timedelta(), 7, ["1 h"]])
+@pytest.mark.parametrize(
+    "wanted", ["", "7", "30m", "7 moons", "days", "-1 h", "0 s", "0 GiB", timedelta(), 7, ["1 h"]]
+)
 def test_what_is_neither_is_refused(wanted):
     with pytest.raises(InvalidArgumentError, match="retention"):
         retention_of(wanted)
@@ -60,6 +62,7 @@ def test_what_is_not_said_stays():
 @pytest.mark.parametrize(
     ("given", "keywords", "why"),
     [
+        (None, {"tags": 5}, "several texts"),
         (StreamConfiguration(), {"segments": 3, "tags": []}, "segments and tags beside a configuration"),
         (StreamConfiguration(), {"retention": "1 d"}, "retention beside"),
         (None, {"segments": 3, "scaling": ScalingPolicy.by_event_rate(5)}, "segments_min"),

@@ -183,8 +183,9 @@ class EventFace(ClientCore):
         Args:
             scope: of the stream.
             stream: its name.
-            events: any number of them, or a ``pyarrow`` array; or one event: bytes, text, a mapping, and what
-                cannot be iterated.
+            events: any number of them, taken as they are needed, or a ``pyarrow`` array of binary or string
+                values, which are written as they are; or one event: bytes, text, a mapping, and what cannot
+                be iterated.
             key: one routing key for all, one for each, or what makes one of an event; None: they are spread.
             serializer: what turns events into bytes; see :meth:`event_writer`.
             config: instead of the client's.

@@ -40,13 +40,18 @@ def batches_of(events: Any, key: GivenKey, codec: Codec | None) -> Iterator[Batc
         InvalidArgumentError: an event is none, or keys and events differ in number. Batches that were yielded
             before are good.
     """
+    if not (key is None or isinstance(key, str | Iterable) or callable(key)):
+        raise InvalidArgumentError(f"a key is text, one for each event, or a function, not {key!r:.40}")
     if is_arrow(events):
         yield from _batches_of_column(events, key)
         return
+    if hasattr(type(events), "__dataframe__"):  # pandas iterates over the names of its columns
+        raise InvalidArgumentError(
+            "a frame is no events: give one column of it, or its rows, such as frame.to_dict('records') with "
+            "serializer='json'"
+        )
     if isinstance(events, _ONE_EVENT) or not isinstance(events, Iterable):
         events = [events]
-    if not (key is None or isinstance(key, str | Iterable) or callable(key)):
-        raise InvalidArgumentError(f"a key is text, one for each event, or a function, not {key!r:.40}")
     keys = None if key is None or isinstance(key, str) or callable(key) else iter(key)
     encode = own_event if codec is None else codec.encode
     source = iter(events)
@@ -102,6 +107,8 @@ def _batches_of_column(column: Any, key: GivenKey) -> Iterator[Batch]:
     if callable(key):
         raise InvalidArgumentError("an Arrow array takes its keys as an array or a list, not from a function")
     count = len(column)
+    if isinstance(key, Iterator):
+        raise InvalidArgumentError("an Arrow array takes its keys as an array or a list, not one by one")
     if not (key is None or isinstance(key, str)) and len(key) != count:
         raise InvalidArgumentError(f"{len(key)} keys do not fit {count} events")
     step = max(1, min(count, count * BATCH_BYTES_MAX // max(1, column.nbytes + EVENT_HEADER_BYTES * count)))

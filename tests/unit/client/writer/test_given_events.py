@@ -1,6 +1,7 @@
 import json
 from itertools import repeat
 
+import pandas as pd
 import pyarrow as pa
 import pytest
 from hypothesis import given
@@ -71,8 +72,17 @@ def test_few_large_events_are_in_memory_at_a_time(monkeypatch):
 
 @pytest.mark.parametrize("key", [5, object()])
 def test_a_key_of_no_kind_is_refused(key):
-    with pytest.raises(InvalidArgumentError, match="a key is text"):
-        next(batches_of(["x"], key, None))
+    for events in (["x"], pa.array(["x"])):
+        with pytest.raises(InvalidArgumentError, match="a key is text"):
+            next(batches_of(events, key, None))
+    with pytest.raises(InvalidArgumentError, match="one by one"):
+        next(batches_of(pa.array(["x"]), iter("k"), None))
+
+
+def test_a_frame_is_not_taken_for_the_names_of_its_columns():
+    for frame in (pd.DataFrame({"a": [1]}), pa.table({"a": [1]})):
+        with pytest.raises(InvalidArgumentError, match="a frame is no events"):
+            next(batches_of(frame, None, find_codec("json")))
 
 
 def test_an_array_is_sliced_and_not_looked_into():
