@@ -28,7 +28,7 @@ _USER_NAME: Final = re.compile(r"[A-Za-z0-9.\-]+\Z")
 _INTERNAL_NAME: Final = re.compile(r"_?[A-Za-z0-9.\-]+\Z")
 
 
-def check_user_name(name: str, what: str) -> str:
+def check_user_name(name: object, what: str) -> str:
     """Return ``name`` if it is a legal name of a user's stream, table, group, reader or writer.
 
     Raises:
@@ -45,7 +45,7 @@ def check_internal_name(name: str, what: str) -> str:
     """Like :func:`check_user_name`, but one leading underscore is allowed (``_RG...``, ``_MARK...``,
     ``_system``).
     """
-    if not isinstance(name, str) or not _INTERNAL_NAME.match(name) or len(name) > NAME_CHARS_MAX:
+    if not _INTERNAL_NAME.match(name) or len(name) > NAME_CHARS_MAX:
         raise InvalidNameError(
             f"illegal {what} name {name!r}: an optional '_',"
             f" then up to {NAME_CHARS_MAX} letters, digits, '.' or '-'"

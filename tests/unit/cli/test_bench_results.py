@@ -33,5 +33,5 @@ def test_a_load_without_times_or_seconds_has_no_quantiles_and_no_division_by_zer
 def test_a_plan_is_bounded(wrong):
     with pytest.raises(InvalidArgumentError, match="is outside"):
         Plan(**wrong)
-    with pytest.raises(InvalidArgumentError, match="to 8388608$"):
+    with pytest.raises(InvalidArgumentError, match=r"to 8388608$"):
         Plan(size=9 << 20)

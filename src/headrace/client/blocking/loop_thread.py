@@ -78,7 +78,7 @@ class LoopThread:
             raise
 
     def _submit(self, coroutine: Coroutine[Any, Any, T]) -> concurrent.futures.Future[T]:
-        """Start a coroutine on the loop. Raises ClosedError: the loop was stopped, or a fork left it behind."""
+        """Start a coroutine on the loop. Raises ClosedError: it was stopped, or left behind by a fork."""
         try:
             if self._thread.is_alive():
                 return asyncio.run_coroutine_threadsafe(coroutine, self.loop)
