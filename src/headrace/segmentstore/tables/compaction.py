@@ -18,7 +18,7 @@ from headrace.segmentstore.tables.config import TablesConfig
 from headrace.segmentstore.tables.entry_format import encode_entries
 from headrace.segmentstore.tables.locations import pack_location
 from headrace.segmentstore.tables.open_table import OpenTable
-from headrace.segmentstore.tables.table_log import scan_log
+from headrace.segmentstore.tables.table_log import SCAN_BYTES, scan_log
 from headrace.segmentstore.tables.table_state import Batch
 
 _logger = logging.getLogger(__name__)
@@ -103,7 +103,9 @@ class TableCompactor:
         segment, state = table.segment, table.state
         part = CompactionRound(segment.accepted_start_offset, self._config.compaction_bytes_max)
         budget = LoopBudget(_KEYS_AT_ONCE)
-        async for entries, data in scan_log(self._access, segment, part.start, state.truncatable_end):
+        step = min(SCAN_BYTES, self._config.compaction_bytes_max)  # the next round would read the rest again
+        scan = scan_log(self._access, segment, part.start, state.truncatable_end, step_bytes=step)
+        async for entries, data in scan:
             puts = part.read(entries, data, table.tree_keys.of)
             for begin in range(0, len(puts), _KEYS_AT_ONCE):
                 some = puts[begin : begin + _KEYS_AT_ONCE]

@@ -95,7 +95,13 @@ async def read_exactly(
 
 
 async def scan_log(
-    access: SegmentAccess, segment: SegmentState, start: int, end: int, *, wait: bool = False
+    access: SegmentAccess,
+    segment: SegmentState,
+    start: int,
+    end: int,
+    *,
+    wait: bool = False,
+    step_bytes: int = SCAN_BYTES,
 ) -> AsyncIterator[tuple[list[LoggedEntry], bytes]]:
     """Yield the entries in ``[start, end)`` in order, some at a time, with the bytes they were decoded from.
 
@@ -112,7 +118,7 @@ async def scan_log(
     at = start
     budget = LoopBudget(SCAN_BYTES)
     while at < end:
-        size = min(SCAN_BYTES, end - at)
+        size = min(step_bytes, end - at)
         await budget.spend(size)
         fresh = await read_exactly(access, segment, at, size, wait=wait, attempts=SCAN_ATTEMPTS)
         data = rest + fresh if rest else fresh
