@@ -22,6 +22,8 @@ CONTAINER = {
 
 ATTRIBUTES = {
     239: "a read of several pages of an index failed with a group of errors, and the container ended",
+    61000043: "a rewrite of chunks was stopped while its commit was in flight; the next write counted the "
+    "chunks that it had replaced: the layout was damaged",
 }
 
 DATA_PLANE = {

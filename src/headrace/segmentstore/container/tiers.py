@@ -196,11 +196,6 @@ class ContainerTiers:
         mode = self._config.optimiser.mode
         return mode == "on" or (mode == "auto" and not self._components.chunks.supports_append)
 
-    async def _end_optimiser(self) -> None:
-        if self._optimising is not None:
-            self._optimising.cancel()
-            await asyncio.wait([self._optimising])
-
     def _make_checkpoints(self, storage: ChunkedSegmentStorage, system: SystemFacts) -> StorageCheckpoints:
         config = self._config.storage_checkpoints
         container_id, clock = self._state.container_id, self._components.clock
@@ -306,9 +301,12 @@ class ContainerTiers:
         unstored bytes are stored. :meth:`stop` has to follow.
         """
         was_online = self.term.go_offline()
-        await self._end_optimiser()
+        if self._optimising is not None:
+            self._optimising.cancel()
         self.log.end_intake()
         self.log.stop_waiting()
+        if self._optimising is not None:  # what it has in flight does not wait for space any more
+            await asyncio.wait([self._optimising])
         await self.log.flush()
         if was_online:
             await self._shorten_log()

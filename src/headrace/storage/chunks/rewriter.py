@@ -24,6 +24,7 @@ from headrace.errors import (
     ThrottledError,
 )
 from headrace.limits import MIB
+from headrace.runtime.uninterrupted import uninterrupted
 from headrace.storage.chunks.append_plan import AppendPiece
 from headrace.storage.chunks.checksum_groups import ChecksumGroups
 from headrace.storage.chunks.chunk_io import ChunkIO
@@ -234,18 +235,9 @@ class ChunkRewriter:
             planned = await self._plan(stretch, copies)
             if planned is None:
                 return self._give_up(copies)
-            layout, rewrite = planned
-            with self._layouts.freeze(stretch.segment):
-                try:
-                    await self._commit(rewrite.rows, layout, garbage=rewrite.garbage)
-                except ThrottledError:
-                    self._writer.discard_copies(copies)
-                    raise
-                starts = [stretch.begin]
-                for piece in copies[:-1]:
-                    starts.append(starts[-1] + piece.length)
-                names = [piece.chunk for piece in copies]
-                self._layouts.put_rewritten(rewrite.after, rewrite.old, names, starts)
+            # While it is not known whether these rows are committed, nobody may change the segment: his rows
+            # would say what was true before, in the middle of what is true now.
+            await uninterrupted(self._replace(stretch, copies, *planned))
         counts = self.statistics
         counts.rewrites += 1
         counts.chunks_replaced += len(stretch.names)
@@ -253,6 +245,22 @@ class ChunkRewriter:
         counts.bytes_rewritten += stretch.length
         counts.bytes_given_back += stretch.begin - stretch.start
         return True
+
+    async def _replace(
+        self, stretch: Stretch, copies: list[AppendPiece], layout: SegmentLayout, rewrite: Rewrite
+    ) -> None:
+        """Commit a rewrite, and use it."""
+        with self._layouts.freeze(stretch.segment):
+            try:
+                await self._commit(rewrite.rows, layout, garbage=rewrite.garbage)
+            except ThrottledError:
+                self._writer.discard_copies(copies)
+                raise
+            starts = [stretch.begin]
+            for piece in copies[:-1]:
+                starts.append(starts[-1] + piece.length)
+            names = [piece.chunk for piece in copies]
+            self._layouts.put_rewritten(rewrite.after, rewrite.old, names, starts)
 
     def _give_up(self, copies: list[AppendPiece]) -> bool:
         self._writer.discard_copies(copies)

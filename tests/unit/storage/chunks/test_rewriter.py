@@ -19,19 +19,30 @@ CONFIG = SegmentStorageConfig(
 
 
 class HeldRows(FaultyRowStore):
-    """Readers see a commit; while ``held`` is set, its caller waits."""
+    """Readers see a commit; while ``held`` is set, its caller waits. ``is_late``: it is seen, and made, then
+    only, whatever its caller does.
+    """
 
     held: asyncio.Event | None = None
+    is_late = False
 
     def __init__(self, rows):
         super().__init__(rows)
         self.committed = asyncio.Event()
 
     async def commit(self, changes):
+        if self.held is not None and self.is_late:
+            self.committed.set()
+            await asyncio.shield(asyncio.ensure_future(self._commit_late(changes)))
+            return
         await super().commit(changes)
         if self.held is not None:
             self.committed.set()
             await self.held.wait()
+
+    async def _commit_late(self, changes):
+        await self.held.wait()
+        await super().commit(changes)
 
 
 class Store:
@@ -123,6 +134,25 @@ async def test_a_reader_that_follows_links_while_they_change_waits_for_the_new_l
     store.rows.held.set()
     assert (known, await reading) == (content[5:14], content[60:90])
     assert not (await merging).is_done
+
+
+async def test_who_writes_behind_a_rewrite_that_is_stopped_writes_behind_what_it_made():
+    store = Store()
+    storage, content = await store.with_segment(8)
+    store.rows.held = asyncio.Event()
+    store.rows.is_late = True
+    merging = asyncio.ensure_future(storage.make_rewriter().merge_some("s", 0))
+    await store.rows.committed.wait()
+    merging.cancel()
+    writing = asyncio.ensure_future(storage.write("s", len(content), [b"more"]))
+    for _ in range(50):
+        await asyncio.sleep(0)
+    store.rows.held.set()
+    await writing
+    with pytest.raises(asyncio.CancelledError):
+        await merging
+    assert lengths_of(storage) == lengths_of(store.owner()) == [32, 4]
+    assert await read_all(store.owner()) == content + b"more"
 
 
 async def test_a_segment_that_was_truncated_meanwhile_stays_as_it_is_then():
