@@ -58,6 +58,13 @@ def test_a_directory_that_was_given_is_kept_and_serves_the_next(tmp_path):
     assert server.log().count("is ready") == 2
 
 
+def test_one_that_was_not_started_is_nowhere():
+    server = LocalServer()
+    for part in ("uri", "rest_url"):
+        with pytest.raises(HeadraceError, match="was not started"):
+            getattr(server, part)
+
+
 def test_one_that_does_not_start_says_why():
     with (
         pytest.raises(ServerDiedError, match=r"exit 2: (.|\n)*no-such-setting"),

@@ -26,7 +26,9 @@ def list_streams(
     """Print the streams of a scope, or of all; only their ``names``, if so asked."""
     with connection.connect() as client:
         found = _names_of(client, scope, tag, internal=internal)
-        if names:
+        if names and as_json:
+            print_json(["/".join(each) for each in found])
+        elif names:
             for each in found:
                 print_line(printable("/".join(each)))
         elif as_json:

@@ -112,12 +112,17 @@ class LocalServer:
     @property
     def uri(self) -> str:
         """Where clients connect, once it has been started."""
-        return f"{'tls' if self.addresses.get('tls') else 'tcp'}://{self.addresses['controller']}"
+        return f"{'tls' if self.addresses.get('tls') else 'tcp'}://{self._address('controller')}"
 
     @property
     def rest_url(self) -> str:
         """The beginning of the URLs of REST, once it has been started."""
-        return f"{'https' if self.addresses.get('tls') else 'http'}://{self.addresses['rest']}"
+        return f"{'https' if self.addresses.get('tls') else 'http'}://{self._address('rest')}"
+
+    def _address(self, part: str) -> str:
+        if not self.addresses:
+            raise HeadraceError("the server was not started: use it as a context, or call start()")
+        return str(self.addresses[part])
 
     def __repr__(self) -> str:
         if self._process is None:

@@ -128,6 +128,7 @@ def test_streams_are_listed_with_their_sizes_and_updated_where_something_was_giv
     found = answer(run("stream", "list", "--tag", "kept", "--json"))
     assert [(each["scope"], each["stream"], each["bytes"]) for each in found] == [("sizes", "a", 16)]
     assert "sizes/b" in run("stream", "list", "--names")[1].splitlines()
+    assert "sizes/b" in answer(run("stream", "list", "sizes", "--names", "--json"))
 
     changes = ("--tag", "new", "--untag", "old", "--kib-per-second", "5")
     assert answer(run("stream", "update", "sizes/a", *changes, "--json"))["updated"] is True

@@ -88,7 +88,12 @@ def _declare_wait(stream: Noun) -> None:
         option("--bytes", "size", metavar="SIZE", help="so many that are retained, or more, such as 100MiB"),
         option("-s", "--segments", type=int, metavar="N", help="exactly so many that take events"),
         flag("--sealed", help="until it takes no events any more"),
-        option("--timeout", metavar="DURATION", default="60s", help="give up after it (default: 60s)"),
+        option(
+            "--timeout",
+            metavar="DURATION",
+            default="60s",
+            help="give up after it; a number alone is seconds (default: 60s)",
+        ),
         *CONNECTION,
         needed=("events", "size", "segments", "sealed"),
     )
