@@ -288,6 +288,9 @@ def test_a_stream_becomes_a_table_and_frames(client, name):
     frame = stream.to_pandas(start=start, serializer="json")
     assert frame.columns.tolist() == ["order", "offset", "segment_id"]
     assert (frame["order"].tolist(), frame.offset[0]) == ([1, 2], "x")
+    start = stream.tail()
+    stream.write([{"at": "2013-01-01T10:00:00"}, {"at": "2013-01-01"}], key="k", serializer="json")
+    assert pa.types.is_timestamp(stream.to_arrow(start=start, serializer="json")["at"].type)
 
 
 def test_what_is_not_installed_is_named(client, name, monkeypatch):

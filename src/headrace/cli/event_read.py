@@ -52,7 +52,8 @@ def read_events(
     if last is not None and end != "tail":
         raise InvalidArgumentError("--last is about the tail: with --to, give --count instead")
     print_event = _print_document if as_json else _printer_of(template)
-    first, behind = _edge(start), None if follow else _edge(end)
+    first: Edge = start
+    behind: Edge | None = None if follow else end
     since_ms = None if since is None else parse_time_ms(since, SystemClock().now_ms())
     with connection.connect() as client:
         if since_ms is not None:
@@ -111,13 +112,3 @@ def _print_document(event: Event) -> None:
         **event_document(event.data),
     }
     sys.stdout.buffer.write(json.dumps(line).encode() + b"\n")
-
-
-def _edge(text: str) -> Edge:
-    from headrace.model.stream_cut import StreamCut
-
-    if text == "head":
-        return "head"
-    if text == "tail":
-        return "tail"
-    return StreamCut.from_text(text)

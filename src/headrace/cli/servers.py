@@ -24,14 +24,17 @@ class Connection:
     uri: str
     tls_ca: str | None = None
 
+    def __post_init__(self) -> None:
+        # What gRPC itself has to say about a connection would stand beside the sentence of the error. It
+        # looks when it is imported, which verbs may do as soon as they have a connection.
+        os.environ.setdefault("GRPC_VERBOSITY", "NONE")
+
     def connect(self, **settings: Any) -> BlockingClient:
         """Return a client; ``settings`` are those of its configuration that differ.
 
         Raises:
             InvalidArgumentError: the URI makes no sense, or is without TLS though there are authorities.
         """
-        # What gRPC itself has to say about a connection would stand beside the sentence of the error.
-        os.environ.setdefault("GRPC_VERBOSITY", "NONE")
         from headrace.client.blocking import connect
         from headrace.client.config import ClientConfig, ControllerAddress
 

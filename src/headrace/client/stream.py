@@ -137,7 +137,8 @@ class Stream:
             end: a cut or ``"tail"``, as it is now.
             serializer: None: bytes. ``"utf8"``: ``event`` is text. ``"json"``: in place of ``event`` there is
                 a column for each member of the events, which are objects; what a member is called like
-                replaces the other two columns as well.
+                replaces the other two columns as well. Texts that are all dates or times, as ISO 8601 writes
+                them, become timestamps.
             max_bytes: how many there may be, with 8 for each event; by default 1 GiB.
 
         Raises:

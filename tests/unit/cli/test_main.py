@@ -233,6 +233,16 @@ def test_the_environment_names_the_controller_and_an_option_wins(monkeypatch):
     assert parse(["-c", "tcp://given:1", "scope", "list"])["connection"].uri == "tcp://given:1"
 
 
+def test_grpc_is_told_to_be_silent_before_a_verb_can_import_it(monkeypatch):
+    monkeypatch.delenv("GRPC_VERBOSITY", raising=False)
+    told = []
+    monkeypatch.setattr(Later, "load", lambda _: told.append(os.environ.get("GRPC_VERBOSITY")) or dict)
+    for words in (["bench"], ["stream", "wait", "s/t", "--sealed"], ["event", "read", "s/t"]):
+        assert entry.main(words) == 0
+        os.environ.pop("GRPC_VERBOSITY", None)
+    assert told == ["NONE"] * 3
+
+
 def test_what_begins_with_a_minus_stands_behind_two(capsys):
     given = parse(["table", "put", "s/t", "--hex", "--", "key", "-5"])
     assert (given["key"], given["value"], given["is_hex"]) == ("key", "-5", True)
