@@ -66,13 +66,16 @@ def read_events(
                 behind = tail  # it has not moved since
         with client.event_reader(scope, stream, start=first, end=behind) as reader:
             try:
-                _print_all(reader, count, print_event, quiet=as_json or sys.stdout.isatty())
+                quiet = as_json or sys.stdout.isatty()
+                _print_all(reader, count, print_event, quiet=quiet, at_once=follow)
             finally:
                 if position:
                     progress(reader.position().as_text())
 
 
-def _print_all(reader: BlockingEventReader, count: int | None, print_event: Print, *, quiet: bool) -> None:
+def _print_all(
+    reader: BlockingEventReader, count: int | None, print_event: Print, *, quiet: bool, at_once: bool
+) -> None:
     """Print events up to the end or ``count``. Progress is shown beside what goes into a file."""
     done = 0
     with Progress("reading", "events", count, quiet=quiet) as shown:
@@ -86,6 +89,8 @@ def _print_all(reader: BlockingEventReader, count: int | None, print_event: Prin
             return
         for event in reader:
             print_event(event)
+            if at_once:
+                sys.stdout.buffer.flush()
             done += 1
             shown.show(done)
             if done == count:

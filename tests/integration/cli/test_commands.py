@@ -391,15 +391,16 @@ def test_numbers_that_no_stream_can_have_are_refused_before_anything_is_done(run
         assert run("stream", "scale", "demo/possible", "--split", "0", "--into", number)[0] == 2
 
 
-def test_a_follower_reads_until_the_stream_is_sealed(run, uri):
-    run("stream", "create", "demo/followed")
-    run("event", "write", "demo/followed", "before")
-    command = [*COMMAND, "event", "read", "demo/followed", "--follow", "--uri", uri]
+@pytest.mark.parametrize(("stream", "more"), [("demo/followed", ()), ("demo/counted", ("--count", "3"))])
+def test_a_follower_reads_until_the_stream_is_sealed(run, uri, stream, more):
+    run("stream", "create", stream)
+    run("event", "write", stream, "before")
+    command = [*COMMAND, "event", "read", stream, "--follow", *more, "--uri", uri]
     follower = subprocess.Popen(command, stdout=subprocess.PIPE)
     assert follower.stdout.readline() == b"before\n"
-    run("event", "write", "demo/followed", "after")
+    run("event", "write", stream, "after")
     assert follower.stdout.readline() == b"after\n"  # at once, not when it ends
-    run("stream", "seal", "demo/followed", "--yes")
+    run("stream", "seal", stream, "--yes")
     assert follower.communicate(timeout=120)[0] == b""
     assert follower.returncode == 0
 
