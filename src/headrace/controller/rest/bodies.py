@@ -46,7 +46,7 @@ async def body_of(request: Request, model: type[M]) -> M:
         return msgspec.json.decode(received, type=model)
     except msgspec.ValidationError as error:
         raise explain(str(error)) from None
-    except (msgspec.DecodeError, RecursionError):
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         raise InvalidArgumentError("the body of the request is not JSON") from None
 
 

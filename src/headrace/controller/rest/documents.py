@@ -226,7 +226,7 @@ def _retention_of(given: RetentionConfig | None, *, with_maximum: bool) -> Reten
             kind = RetentionKind.TIME
             minimum = value * DAY_MS or _period_ms(given.time_based_retention)
             maximum = maximum * DAY_MS or _period_ms(given.max_time_based_retention)
-            is_given = value > 0 or bool(given.time_based_retention)
+            is_given = value > 0 or _has_period(given.time_based_retention)
         case _:
             raise _unknown_type(given.type, RETENTION_TYPES)
     if not is_given:  # taken for 0, all data would be dropped
@@ -234,6 +234,13 @@ def _retention_of(given: RetentionConfig | None, *, with_maximum: bool) -> Reten
     if not with_maximum or maximum <= 0 or maximum < minimum:
         maximum = INT64_MAX
     return RetentionPolicy(kind, minimum, min(maximum, INT64_MAX))
+
+
+def _has_period(period: TimeBasedRetention | UnsetType | None) -> bool:
+    """Tell whether a period has a member: unknown ones, such as misspelled ones, were ignored."""
+    if not period:
+        return False
+    return any(each is not None for each in (period.days, period.hours, period.minutes))
 
 
 def _period_ms(period: TimeBasedRetention | UnsetType | None) -> int:

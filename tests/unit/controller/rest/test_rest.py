@@ -298,6 +298,7 @@ async def test_a_stopped_controller_is_down(world):
         ("POST", "/scopes", "{", 400, "not JSON", None),
         ("POST", "/scopes", "[]", 400, "no JSON object", None),
         ("POST", "/scopes", '{"scopeName": "\\ud800"}', 400, "not JSON", None),
+        ("POST", "/scopes", b'{"scopeName": "\xff"}', 400, "not JSON", None),
         ("POST", "/scopes", "{}", 400, "scopeName is missing", "scopeName"),
         ("POST", "/scopes", {"scopeName": "_a"}, 400, "scopeName is 1 to 255", "scopeName"),
         ("POST", "/scopes", {"scopeName": None}, 400, "a string, not null", "scopeName"),
@@ -365,6 +366,18 @@ async def test_a_stopped_controller_is_down(world):
         (
             "POST",
             "/scopes/demo/streams",
+            {
+                "streamName": "a",
+                "scalingPolicy": FIXED,
+                "retentionPolicy": {"type": "LIMITED_DAYS", "timeBasedRetention": {"day": 7}},
+            },
+            400,
+            "how much LIMITED_DAYS retains is missing",
+            "retentionPolicy.value",
+        ),
+        (
+            "POST",
+            "/scopes/demo/streams",
             {"streamName": "a", "scalingPolicy": FIXED, "streamTags": [""]},
             400,
             "tags",
@@ -401,7 +414,7 @@ async def test_a_stopped_controller_is_down(world):
 )
 async def test_a_refusal_says_what_is_wrong_and_where(web, verb, path, body, status, words, field):
     await make(web, "s")
-    given = {"content": body} if isinstance(body, str) else {"json": body} if body is not None else {}
+    given = {"content": body} if isinstance(body, str | bytes) else {"json": body} if body is not None else {}
     answer = await web.request(verb, path, **given)
     document = answer.json()
     assert answer.status_code == status, document
