@@ -49,7 +49,7 @@ class HeadraceDataSource(DataSource):
 
         Raises:
             InvalidArgumentError: an option has no meaning or a value that it cannot have.
-            NoSuchStreamError: a stream that was chosen by name does not exist and must not be created.
+            NoSuchStreamError: a stream that was chosen by name does not exist, and must.
             UnsupportedError: a table of the catalog is asked for.
         """
         if "provider" in self.options:  # that is how Spark asks for a table of the catalog
@@ -109,8 +109,10 @@ def _report(names: tuple[str, ...], door: Door) -> None:
 
 
 def _check_streams(options: SourceOptions) -> None:
-    """Raises NoSuchStreamError: a stream does not exist; a streaming read may be allowed to create it."""
-    if options.choice.names and not options.creation.stream:
+    """Raises NoSuchStreamError: a stream does not exist. A streaming read that may create it, or go on
+    without it, judges while it is planned.
+    """
+    if options.choice.names and options.fail_on_data_loss and not options.creation.stream:
         from headrace.spark.client_cache import client_for
         from headrace.spark.presence import check_names
 

@@ -11,6 +11,8 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Iterator, Mapping
+from itertools import chain, repeat
+from time import monotonic  # noqa: TID251 - no loop runs here that has a clock
 from typing import Any, Final
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
@@ -83,14 +85,15 @@ class HeadraceStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _wait_for_news(self, start: Offset, known: dict[str, Position] | None, limit: ReadLimit) -> Offset:
         """Look again for a while, so that an idle query does not ask a hundred times a second."""
-        left_s = self._options.offset_wait_ms / 1000
+        until = (
+            monotonic() + self._options.offset_wait_ms / 1000
+        )  # a look at many streams takes its time, too
         pause = threading.Event()
-        for attempt in range(1_000_000):
+        for wait_s in chain(_POLL_S, repeat(_POLL_S[-1])):
+            left_s = until - monotonic()
             if left_s <= 0:
                 break
-            wait_s = min(_POLL_S[min(attempt, len(_POLL_S) - 1)], left_s)
-            pause.wait(wait_s)
-            left_s -= wait_s
+            pause.wait(min(wait_s, left_s))
             if not all(self._follow(name) for name in list(self._streams)):
                 break  # one disappeared: the next call judges
             latest = self._next(start, known, limit)

@@ -184,6 +184,39 @@ def test_a_stream_that_disappears_stops_the_query_or_is_left_out(system):
     assert _step(lenient, further)[1] == {"b": 4}
 
 
+def test_a_query_that_went_on_without_a_stream_can_be_defined_again(system):
+    for name in "ab":
+        system.make(name, 5)
+    reader = _reader(stream="a,b", fail_on_data_loss="false")
+    offset, _ = _step(reader, reader.initialOffset())
+    del system.clients["b"]
+    offset, _ = _step(reader, offset)
+    source = _source(stream="a,b", fail_on_data_loss="false")
+    assert _step(source.streamReader(_schema(source)), offset) == (offset, {})
+    with pytest.raises(NoSuchStreamError, match="s/b does not exist"):
+        source.reader(_schema(source)).partitions()
+
+
+def test_an_idle_query_looks_at_most_once_more_if_looks_take_longer_than_it_waits(system, monkeypatch):
+    now, asked = [0.0], []
+    monkeypatch.setattr(stream, "monotonic", lambda: now[0])
+    for number in range(20):
+        system.make(str(number))
+        client = system.clients[str(number)]
+
+        def slow_tail(*names, tail=client.tail_cut):
+            now[0] += 0.01
+            asked.append(names)
+            return tail(*names)
+
+        client.tail_cut = slow_tail
+    reader = _reader(stream_pattern=".*", offset_wait_ms="100")
+    offset, _ = _step(reader, reader.initialOffset())
+    asked.clear()
+    assert reader.latestOffset(offset, UNLIMITED) == offset
+    assert len(asked) == 2 * 20
+
+
 def test_a_list_may_grow_and_shrinks_only_with_permission(system):
     for name in "abc":
         system.make(name, 5)
