@@ -100,7 +100,7 @@ class StorageGarbage:
             raise DataCorruptionError(
                 f"{self._queue.damaged_count} garbage batches have damaged rows: their objects are unknown"
             )
-        if self._queue.first_number() < end or orphans:
+        if self.first_number < end or orphans:
             raise StorageWriteError("some objects that nothing needs could not be deleted")
 
     # ---------------------------------------------------------------------------------- holding
@@ -110,6 +110,12 @@ class StorageGarbage:
         """The number of the next batch."""
         self._numbers.load()
         return self._queue.next_number
+
+    @property
+    def first_number(self) -> int:
+        """A number such that all batches below it are deleted."""
+        self._numbers.load()
+        return self._queue.first_number()
 
     def first_free(self) -> int:
         """Return a number below which every batch is committed: its chunks are part of no segment.
