@@ -18,7 +18,7 @@ IMAGE = (ROOT / "packaging" / "Containerfile").read_text()
 
 def options_of(line):
     """The options of a server's command line, but for the files of the machine that it names."""
-    words = line.split("standalone", 1)[1].splitlines()[0].split()
+    words = line.split("standalone", 1)[1].split("\n", 1)[0].split()
     return [
         word
         for before, word in zip(["", *words], words, strict=False)
@@ -49,8 +49,14 @@ def test_the_unit_does_not_repeat_what_no_restart_cures():
 def test_the_image_starts_a_server_that_its_own_probe_finds_well(tmp_path):
     command = json.loads(re.search(r"^CMD (\[.*\])$", IMAGE, re.MULTILINE)[1])
     probe = json.loads(re.search(r"^HEALTHCHECK .* CMD (\[.*\])$", IMAGE, re.MULTILINE)[1])
+    variables = dict(word.split("=") for word in re.search(r"^ENV (.*)$", IMAGE, re.MULTILINE)[1].split())
+    assert (variables.pop("HEADRACE_DATA_DIR"), variables["HEADRACE_ADVERTISE"]) == ("/data", "localhost")
+    variables["HEADRACE_ADVERTISE"] = (
+        "127.0.0.2"  # as one gives it in a cluster: the image must not overrule it
+    )
     assert options_of(UNIT) == []
-    with LocalServer(tmp_path, *options_of(" ".join(command))) as server:
+    with LocalServer(tmp_path, *options_of(" ".join(command)), environment=variables) as server:
+        assert server.addresses["controller"].startswith("127.0.0.2:")
         program = probe[2].replace("127.0.0.1:10080", "127.0.0.1:" + server.addresses["rest"].split(":")[1])
         done = subprocess.run([sys.executable, "-c", program], capture_output=True, timeout=60, check=False)
         assert done.returncode == 0, done.stderr
