@@ -92,7 +92,7 @@ def names_without_meaning(names: Iterable[str], door: Door) -> list[str]:
     """Return which lower-case names mean nothing at this door and are not Spark's own.
 
     Raises:
-        InvalidArgumentError: a name is no option and one mistyped: ``failOnDataLoss``, ``start_stream_cutt``.
+        InvalidArgumentError: a name is no option and one mistyped: ``exactlyOnce``, ``start_stream_cutt``.
     """
     idle = []
     for name in sorted(set(names) - _SPARK_OWN - NOT_BUILT.keys()):
