@@ -88,6 +88,7 @@ def test_a_field_is_a_metric_or_left_out_but_not_both():
     ("accept", "parse", "content_type"),
     [
         ("*/*", parse_text, "text/plain; version="),
+        ("text/plain; version=new", parse_text, "text/plain; version="),
         ("application/openmetrics-text; version=1.0.0", parse_openmetrics, "application/openmetrics-text"),
     ],
 )

@@ -33,7 +33,10 @@ def metrics_handler(controller: Controller, inside: ServerInside | None) -> Hand
         collector(registry=registry)
 
     async def show(request: Request) -> Response:
-        encode, content_type = choose_encoder(request.headers.get("accept", ""))
+        try:
+            encode, content_type = choose_encoder(request.headers.get("accept", ""))
+        except ValueError:  # a version that is no number
+            encode, content_type = choose_encoder("")
         return Response(encode(registry), headers={"content-type": content_type})
 
     return show
