@@ -35,7 +35,7 @@ def metrics_handler(controller: Controller, inside: ServerInside | None) -> Hand
     async def show(request: Request) -> Response:
         try:
             encode, content_type = choose_encoder(request.headers.get("accept", ""))
-        except ValueError:  # a version that is no number
+        except TypeError:  # a version that is no number
             encode, content_type = choose_encoder("")
         return Response(encode(registry), headers={"content-type": content_type})
 
