@@ -10,7 +10,7 @@ PYTEST := $(BIN)/python -m pytest -q -n $(or $(PROCESSES),3) --dist worksteal
 unexport PYTHONDONTWRITEBYTECODE
 export PYTHONPYCACHEPREFIX := $(CURDIR)/$(VENV)/pycache
 
-.PHONY: setup demo quick test check fmt-check fmt lint types layers generated matrix matrix-spark spark-cluster soak sim stores bench bench-smoke bench-attributes bench-tables serve docs wheel lock clean
+.PHONY: setup demo quick test fmt-check fmt lint types layers generated matrix matrix-spark spark-cluster soak sim stores bench bench-smoke bench-attributes bench-tables serve docs wheel lock clean
 
 setup: $(STAMP)  ## the environment with everything the recipes below need
 
@@ -28,9 +28,7 @@ quick: setup  ## a minute: format, lint, types, layers, unit tests (the slow one
 	$(PYTEST) --hypothesis-profile=dev -m "not slow" tests/unit $(PYTEST_ARGS)
 
 test: setup  ## what automation runs, in ten minutes: format, lint, types, layers, generated files, all tests
-	$(MAKE) check
-
-check: fmt-check lint types layers generated
+	$(MAKE) --jobs 2 --output-sync types generated fmt-check lint layers
 	$(PYTEST) $(PYTEST_ARGS)
 
 MATRIX_VERSIONS ?= 3.11 3.12 3.13

@@ -29,7 +29,12 @@ def examples(count):
 
 def without_long(numbers, long):
     """The numbers, without those that take long unless this is the long form."""
-    return [number for number in numbers if _share() > 1 or number not in long]
+    return [number for number in numbers if is_long() or number not in long]
+
+
+def is_long():
+    """Whether this is the long form."""
+    return _share() > 1
 
 
 def seeds(count, first=0):

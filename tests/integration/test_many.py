@@ -18,7 +18,7 @@ from tests.integration.test_bad_input import Raw
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 
-MANY = int(os.environ.get("TESTS_MANY", "1000"))
+MANY = int(os.environ.get("TESTS_MANY", "600"))
 AT_A_TIME = 8
 GROWTH_MAX = 3.0
 """How many times the cost of the first half the second one may take: little enough to notice a square."""

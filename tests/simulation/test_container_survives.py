@@ -9,7 +9,7 @@ from headrace.segmentstore.durablelog.durable_apply import DurableApply
 from headrace.segmentstore.readindex.read_index import ContainerReadIndex
 from headrace.testing.failures import SimulationError
 from headrace.testing.loop_time import ExactTime
-from tests.effort import seeds
+from tests.effort import is_long, seeds
 from tests.simulation.found_seeds import ATTRIBUTES, CONTAINER
 from tests.simulation.reduction import ALL, Reduction, shrink
 from tests.simulation.run_seeds import choose_seeds, describe, main, run_one, run_seeds, shrink_one
@@ -87,6 +87,7 @@ def test_an_acknowledgement_before_the_log_has_it_is_convicted(monkeypatch):
 
 
 @pytest.mark.slow
+@pytest.mark.skipif(not is_long(), reason="takes long: make soak")
 def test_a_failing_run_is_made_smaller_and_can_be_repeated(monkeypatch):
     honest = DurableApply.apply
 

@@ -47,6 +47,7 @@ FAMILIES = {
 }
 #: Requests of other layers: they cannot come from the segment store, and would be a bug.
 FOREIGN = (
+    "EventNotDecoded",
     "Scope",
     "Stream",
     "Transaction",
