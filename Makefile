@@ -4,7 +4,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
-PYTEST := $(BIN)/python -m pytest -q -n $(or $(PROCESSES),3) --dist worksteal
+PYTEST := $(BIN)/python -m pytest -q -n $(or $(PROCESSES),4) --dist worksteal
 
 # What is compiled once is kept, beside the environment: tests start hundreds of processes.
 unexport PYTHONDONTWRITEBYTECODE
@@ -45,7 +45,7 @@ matrix-spark:  ## the tests of Spark on each version of PySpark, each in an envi
 	done
 
 spark-cluster: setup  ## every way to run on a cluster: a zip, an archive, Spark Connect, pipelines; environments are made in the user's cache
-	SPARK_CLUSTER_TESTED=all $(BIN)/python -m pytest -q tests/spark/test_cluster.py $(PYTEST_ARGS)
+	SPARK_CLUSTER_TESTED=all $(BIN)/python -m pytest -q tests/spark/test_cluster.py tests/spark/test_requirements.py $(PYTEST_ARGS)
 
 fmt-check:  ## formatting, without changing anything
 	$(BIN)/ruff format --check src tests benchmarks tools examples

@@ -6,9 +6,17 @@ import sys
 
 import pytest
 
+from tests.effort import is_long
 from tests.tidy.source_tree import ROOT
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow]
+pytestmark = [
+    pytest.mark.spark,
+    pytest.mark.slow,
+    pytest.mark.skipif(
+        not is_long() and os.environ.get("SPARK_CLUSTER_TESTED") != "all",
+        reason="make spark-cluster, make soak",
+    ),
+]
 
 JOB = """
 import os, sys
