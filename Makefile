@@ -25,7 +25,7 @@ demo: setup  ## the main job: a durable server, 336,776 flights, a PySpark pipel
 
 quick: setup  ## a minute: format, lint, types, layers, unit tests (the slow ones not, and few examples of each property)
 	$(MAKE) --jobs 2 --output-sync fmt-check lint types layers
-	$(PYTEST) --hypothesis-profile=dev -m "not slow" tests/unit $(PYTEST_ARGS)
+	$(PYTEST) -n $(or $(PROCESSES),2) --hypothesis-profile=dev -m "not slow" tests/unit $(PYTEST_ARGS)
 
 test: setup  ## what automation runs, in ten minutes: format, lint, types, layers, generated files, all tests
 	$(MAKE) --jobs 2 --output-sync types generated fmt-check lint layers

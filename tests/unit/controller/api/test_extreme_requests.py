@@ -72,6 +72,7 @@ async def send(service, name, data):
     return grpc.StatusCode.OK, is_refusal(GetMessageClass(method.output_type).FromString(raw))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", METHODS)
 async def test_a_field_at_its_extremes_is_refused_or_served_and_never_a_bug(name):
     faults = []

@@ -19,6 +19,8 @@ from tests.unit.controller.calls import ask, info, shadow
 from tests.unit.controller.conftest import World, stream_config
 from tests.unit.controller.mortality import every_death, every_misfortune, idle, simulated
 
+pytestmark = pytest.mark.slow
+
 SCOPE = pb.ScopeInfo(scope="s")
 
 

@@ -10,6 +10,7 @@ from tests.table_rows import storage_rows_of
 from tests.unit.segmentstore.container.container_bench import Bench, append, read_all
 
 
+@pytest.mark.slow
 async def test_a_container_whose_segment_is_truncated_behind_a_damaged_row_stays_and_starts_again():
     bench = Bench()
     storing = SegmentStorageConfig(rollover_bytes=1, block_bytes=1)

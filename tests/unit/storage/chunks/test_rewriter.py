@@ -160,7 +160,7 @@ async def test_a_segment_that_was_truncated_meanwhile_stays_as_it_is_then():
     storage, content = await store.with_segment(8)
     rewriter = storage.make_rewriter()
     reading = asyncio.Event()
-    store.provider.delay_s = lambda _: 1.0
+    store.provider.delay_s = lambda _: 0.01
     store.provider.on_read = lambda _: reading.set()
     merging = asyncio.ensure_future(rewriter.merge_some("s", 0))
     await reading.wait()

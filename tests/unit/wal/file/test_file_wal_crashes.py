@@ -74,6 +74,7 @@ def count_durable_writes(config, here):
 HERE = pytest.mark.parametrize("here", [False, True], ids=["in threads", "on the loop"])
 
 
+@pytest.mark.slow
 @HERE
 @pytest.mark.parametrize("direct", [True, False], ids=["direct", "fdatasync"])
 @pytest.mark.parametrize("survival", list(Survival), ids=lambda survival: survival.value)
