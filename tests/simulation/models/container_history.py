@@ -54,6 +54,7 @@ _ANY_TIME: Final = frozenset(
         "FencedOut",
         "StorageFull",
         "CacheFull",
+        "TooManyActiveSegments",
     }
 )
 
