@@ -1,4 +1,4 @@
-"""``kill -9`` in the middle of ingestion by eight writers and under four readers, ten times.
+"""``kill -9`` in the middle of ingestion by eight writers and under four readers, six times.
 
 Every acknowledged event is there once, and no reader ever sees an event twice, skips one, or sees one that
 is not there in the end.
@@ -17,7 +17,7 @@ from tests.effort import examples
 
 WRITERS = 8
 READERS = 4
-KILLS = examples(10)
+KILLS = examples(6)
 
 
 async def write_until(client, number, acked, stopping, on_ack):

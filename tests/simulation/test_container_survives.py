@@ -16,12 +16,12 @@ from tests.simulation.run_seeds import choose_seeds, describe, main, run_one, ru
 from tests.simulation.scenarios.container_profile import FAULTS
 
 
-@pytest.mark.parametrize("seed", seeds(30, 100))
+@pytest.mark.parametrize("seed", seeds(16, 100))
 def test_clients_are_told_what_a_correct_container_would_tell_them(seed):
     assert run_one("container", seed).value.judged > 10
 
 
-@pytest.mark.parametrize("seed", seeds(10))
+@pytest.mark.parametrize("seed", seeds(6))
 def test_merges_within_merges_are_as_good_as_others(seed):
     assert run_one("chains", seed).value.judged > 10
 

@@ -30,13 +30,13 @@ from tests.simulation.scenarios.writers import storm
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", [*without_long(DATA_PLANE, LONG), *seeds(8, 222)])
+@pytest.mark.parametrize("seed", [*without_long(DATA_PLANE, LONG), *seeds(5, 222)])
 def test_clients_with_every_verb_are_told_what_a_correct_store_would_tell_them(seed):
     history = run_one("data_plane", seed).value
     assert history.judged > 50
 
 
-@pytest.mark.parametrize("seed", [*CROWDS, *seeds(8, 222)])
+@pytest.mark.parametrize("seed", [*CROWDS, *seeds(5, 222)])
 def test_clients_that_ask_for_everything_at_once_are_told_the_same(seed):
     history = run_one("crowds", seed).value
     assert history.judged > 50
