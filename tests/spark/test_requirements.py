@@ -14,7 +14,7 @@ pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(
         not is_long() and os.environ.get("SPARK_CLUSTER_TESTED") != "all",
-        reason="make spark-cluster, make soak",
+        reason="takes a JVM of its own: make spark-cluster",
     ),
 ]
 

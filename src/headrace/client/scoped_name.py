@@ -39,7 +39,7 @@ class Named(Generic[S_contra, P, T_co]):
     def __get__(self, instance: S_contra, owner: Any) -> NamedCall[P, T_co]: ...
 
     def __get__(self, instance: Any, owner: Any) -> Any:
-        raise NotImplementedError
+        raise TypeError("only a type: what is called is the function that named() returns")
 
 
 def named(method: Callable[Concatenate[S, str, str, P], T]) -> Named[S, P, T]:

@@ -109,6 +109,11 @@ class GarbageQueue:
         """Return the number of batches; those of former owners count once they are read."""
         return len(self._batches) + len(self._doubtful)
 
+    @property
+    def waiting(self) -> float:
+        """Batches, as a part of those that may be."""
+        return len(self) / self._batches_max
+
     def load(self, first: int, end: int, now: float) -> None:
         """Take over the batches of former owners, with numbers of ``[first, end)``; not all of them exist."""
         self._unread = range(first, end)

@@ -127,7 +127,6 @@ class ChunkedSegmentStorage:
             self._incarnation,
             self._writer,
             epoch,
-            self._config.garbage_runs_max,
         )
         self._statistics = SegmentStorageStatistics()
 

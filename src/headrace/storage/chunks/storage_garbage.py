@@ -25,7 +25,6 @@ class StorageGarbage:
         incarnation: Incarnation,
         writer: ChunkWriter,
         epoch: int,
-        batches_max: int,
     ) -> None:
         self._queue = queue
         self._numbers = numbers
@@ -33,7 +32,6 @@ class StorageGarbage:
         self._incarnation = incarnation
         self._writer = writer
         self._epoch = epoch
-        self._batches_max = batches_max
         self._collecting = asyncio.Lock()
         self.rewriting = asyncio.Lock()
         """Held by whoever makes chunks of what others hold, from his reading to his commit."""
@@ -136,4 +134,4 @@ class StorageGarbage:
     @property
     def waiting(self) -> float:
         """Batches that wait for deletion, as a part of those that may."""
-        return len(self._queue) / self._batches_max
+        return self._queue.waiting
