@@ -15,8 +15,24 @@ from tests.spark.standalone import QUICK_START
 os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
 os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
 
+_STARTS = 3
+"""PySpark forks before it starts Java. In a process whose earlier tests have left threads of gRPC, the child
+may die of what they held."""
+
 
 def make_session():
+    from pyspark.errors import PySparkRuntimeError
+
+    for _ in range(_STARTS - 1):
+        try:
+            return _make_session()
+        except PySparkRuntimeError as error:
+            if error.getCondition() != "JAVA_GATEWAY_EXITED":
+                raise
+    return _make_session()
+
+
+def _make_session():
     from pyspark.sql import SparkSession
 
     spark = (
