@@ -13,8 +13,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Self
 
-import jwt
-
 from headrace.errors import InvalidArgumentError, InvalidNameError, PermissionDeniedError
 from headrace.limits import NAME_CHARS_MAX
 from headrace.model.names import TABLE_SUFFIX
@@ -42,6 +40,8 @@ class TokenKey:
     secret: bytes
 
     def __post_init__(self) -> None:
+        import jwt  # noqa: F401 - 50 ms, at the start of who has a key, and not at the first request
+
         if len(self.secret) < KEY_BYTES_MIN:
             raise InvalidArgumentError(
                 f"a key for tokens of {len(self.secret)} bytes is too short: at least {KEY_BYTES_MIN}"
@@ -126,6 +126,8 @@ def issue(key: TokenKey, claims: Mapping[str, Permission], now_s: int, lifetime_
         now_s: seconds since the Unix epoch.
         lifetime_s: None: the token never expires, as those of servers.
     """
+    import jwt
+
     payload: dict[str, Any] = {"sub": _SUBJECT, "aud": _AUDIENCE, "iat": now_s}
     if lifetime_s is not None:
         payload["exp"] = now_s + lifetime_s
@@ -140,6 +142,8 @@ def read(key: TokenKey, token: str) -> Allowance:
         PermissionDeniedError: it was not signed with this key, or not for segment stores. Its text has
             nothing of the token.
     """
+    import jwt
+
     if not token:
         raise PermissionDeniedError("a delegation token is required")
     if len(token) > TOKEN_CHARS_MAX:

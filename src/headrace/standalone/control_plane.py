@@ -67,7 +67,7 @@ class ControlPlane:
         self.rest_port = config.rest_port
 
     async def start_rest(self) -> None:
-        """Take questions about health and statistics. Raises OSError if the address is taken."""
+        """Answer questions about health and statistics. Raises OSError if the address is taken."""
         tls = None if self._certificates is None else self._certificates.context
         self._rest = RestServer(
             self._controller,
@@ -78,11 +78,7 @@ class ControlPlane:
             tls,
         )
         self.rest_port = await self._rest.start()
-
-    def serve_rest(self) -> None:
-        """Answer them. Idempotent."""
-        if self._rest is not None:
-            self._rest.serve()
+        self._rest.serve()
 
     async def start(self) -> None:
         """Serve control calls. Raises OSError if an address is taken."""

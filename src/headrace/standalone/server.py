@@ -45,10 +45,6 @@ _logger = logging.getLogger(__name__)
 
 _PORT_MAX: Final = 65535
 
-REST_WAITS_S: Final = 0.5
-"""REST answers once clients may append, or after this: loading the web libraries takes the interpreter for a
-tenth of a second, and the health of a start that takes no longer than a few is of no use."""
-
 
 @dataclass(slots=True)
 class Addresses:
@@ -133,12 +129,9 @@ class StandaloneServer:
             scheme = "http" if tls is None else "https"
             rest = config.advertised("rest", control_plane.rest_port)
             _logger.info("health is served at %s", f"{scheme}://{rest}")
-            answering = asyncio.get_running_loop().call_later(REST_WAITS_S, control_plane.serve_rest)
-            stack.callback(answering.cancel)
             await data_plane.start()
             await control_plane.start()
             data_plane.report_loads(control_plane.report_load)
-            control_plane.serve_rest()
             addresses = Addresses(
                 str(config.advertised("controller", control_plane.grpc_port)),
                 str(config.advertised("segmentstore", segmentstore)),

@@ -1,7 +1,7 @@
 """Serves the REST interface on the controller's loop.
 
-The web libraries are imported when it begins to answer: a process without one does not pay for them, and they
-do not delay a start.
+The web libraries are imported at the first connection: a process whose REST interface nobody uses, as most
+that tests start, does not pay for them, and they do not delay a start.
 """
 
 from __future__ import annotations
@@ -49,6 +49,7 @@ class RestServer:
         self._server: Any = None
         self._listeners: list[socket.socket] = []
         self._serving: asyncio.Task[None] | None = None
+        self._wanted = asyncio.Event()
         self._stopping = False
 
     async def start(self) -> int:
@@ -88,12 +89,16 @@ class RestServer:
             listener.close()
 
     def serve(self) -> None:
-        """Answer requests as soon as the web libraries are loaded. Idempotent; nothing after a stop."""
+        """Answer requests; the first one waits for the web libraries. Idempotent; nothing after a stop."""
         listeners, self._listeners = self._listeners, []
         if listeners:
             self._serving = self._supervisor.spawn("listener", self._serve(listeners))
 
     async def _serve(self, listeners: list[socket.socket]) -> None:
+        if not await self._somebody_comes(listeners):
+            for listener in listeners:
+                listener.close()
+            return
         # Loading them takes a tenth of a second: in a thread, so that appends do not wait for it. Requests
         # that come meanwhile wait in the listener's backlog.
         loop = asyncio.get_running_loop()
@@ -119,6 +124,18 @@ class RestServer:
         else:
             await self._server.serve(sockets=listeners)
 
+    async def _somebody_comes(self, listeners: list[socket.socket]) -> bool:
+        """Wait for a connection, or for the stop; return False for that."""
+        loop = asyncio.get_running_loop()
+        for listener in listeners:
+            loop.add_reader(listener, self._wanted.set)
+        try:
+            await self._wanted.wait()
+        finally:
+            for listener in listeners:
+                loop.remove_reader(listener)
+        return not self._stopping
+
     def _encrypted(self, make: Callable[..., asyncio.BaseProtocol]) -> Callable[..., asyncio.BaseProtocol]:
         """Return what makes the protocol of a connection: ``make``, after a handshake if there is TLS."""
         tls = self._tls
@@ -132,6 +149,7 @@ class RestServer:
         if self._serving is not None:
             serving, self._serving = self._serving, None
             self._stopping = True
+            self._wanted.set()
             if self._server is not None:
                 self._server.should_exit = True
             await asyncio.wait([serving], timeout=5)
