@@ -15,7 +15,7 @@ from headrace.client import (
     StreamCut,
     connect,
 )
-from headrace.errors import StreamBusyError
+from headrace.errors import SegmentTruncatedError, StreamBusyError
 from headrace.model.key_space import FULL_RANGE, split_evenly
 from headrace.rpc.convert import stream_config_to_message, stream_cut_to_message
 from headrace.rpc.generated import controller_pb2 as pb
@@ -279,8 +279,17 @@ async def test_retention_drops_what_it_may_and_no_more_over_kills(server):
                 await restart(server)
                 assert await head() >= before
             await moves(1)
-        offset = await head()
-        (numbers,) = (await flood.found()).values()
+
+        async def read_at_rest():
+            """Return the numbers and where they begin, once no truncation of the policy came between."""
+            offset = await head()
+            try:
+                (numbers,) = (await flood.found()).values()
+            except SegmentTruncatedError:
+                return None
+            return (numbers, offset) if await head() == offset else None
+
+        numbers, offset = await eventually(read_at_rest, 60)
         assert numbers == list(range(numbers[0], flood.written))
         assert numbers[0] > 0
         tail = (await client.tail_cut("s", "kept")).offsets[0]
