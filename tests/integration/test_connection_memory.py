@@ -124,7 +124,7 @@ async def test_clients_that_do_not_take_what_they_ask_for(server):
             client.writer.write(encode(c.ReadSegment(SEGMENT, 2 * number % 40 * MIB, 2 * MIB, "", number)))
     await until(lambda: listener(server)["reads"] >= 2 * len(slow))
     await until(settles(lambda: listener(server)["reads"]))
-    assert 24 * MIB < listener(server)["unsent_bytes"] < 40 * MIB, "1.9 GiB were asked for"
+    assert 16 * MIB < listener(server)["unsent_bytes"] < 40 * MIB, "1.9 GiB were asked for"
     assert resident_mib(server) - before < 80, "less than the clients may have, and sockets have the rest"
     reply = await good.ask(c.ReadSegment(SEGMENT, 5, 2 * MIB, "", 3))
     assert isinstance(reply, c.SegmentRead)
