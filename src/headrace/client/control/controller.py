@@ -297,12 +297,16 @@ class Controller:
         self._closed = True
         await self.release()
 
-    async def release(self) -> None:
-        """Close the channel; the next call opens another one. Calls in progress are repeated there."""
+    async def release(self) -> bool:
+        """Close the channel, and return whether there was one. The next call opens another one; calls in
+        progress are repeated there.
+        """
         channel, self._channel = self._channel, None
         self._stubs.clear()
-        if channel is not None:
-            await channel.close(None)
+        if channel is None:
+            return False
+        await channel.close(None)
+        return True
 
 
 def is_final(error: Exception) -> bool:

@@ -23,6 +23,7 @@ from headrace.errors import (
     NoSuchStreamError,
     StreamSealedError,
 )
+from tests.effort import examples
 
 
 @pytest.fixture(scope="module")
@@ -365,6 +366,24 @@ assert os.waitpid(pid, 0)[1] == 0
 """)
     expected = [b"from the child", b"from the parent", b"from the parent again"]
     assert sorted(stored(server, stream)) == expected
+
+
+@pytest.mark.cluster
+@pytest.mark.slow
+def test_a_program_forks_again_and_again(server, stream):
+    run_program(f"""
+import os
+from headrace.client.blocking import connect
+client = connect({server.uri!r})
+for _ in range({examples(20)}):
+    client.tail_cut("s", {stream!r})
+    pid = os.fork()
+    if pid == 0:
+        client.tail_cut("s", {stream!r})
+        os._exit(0)
+    assert os.waitpid(pid, 0)[1] == 0
+client.close()
+""")
 
 
 @pytest.mark.cluster
