@@ -40,7 +40,7 @@ from headrace.wal.file.segment_format import (
     parse_name,
     short_log_id,
 )
-from headrace.wal.record_format import MAGIC, RECORD_HEADER_BYTES, RecordHeader, decode_header, is_whole
+from headrace.wal.record_format import RECORD_HEADER_BYTES, RecordHeader, find_headers, is_whole
 
 _STEP_BYTES: Final = 256 * BLOCK_BYTES
 
@@ -162,15 +162,10 @@ def inspect_records(
 def _find_headers(reader: FileReader, name: str) -> Iterator[tuple[int, RecordHeader]]:
     """Yield what lies on block boundaries and begins with the magic of a record."""
     offset = DATA_OFFSET
-    while window := bytes(reader.read_at(name, offset, _STEP_BYTES)):
-        view = memoryview(window)
-        at = window.find(MAGIC)
-        while at >= 0:
-            header = decode_header(view, at) if at % BLOCK_BYTES == 0 else None
-            if header is not None:
-                yield offset + at, header
-            at = window.find(MAGIC, at + 1)
-        offset += len(window)
+    while count := len(window := reader.read_at(name, offset, _STEP_BYTES)):
+        for at, header in list(find_headers(window)):  # the caller reads on
+            yield offset + at, header
+        offset += count
 
 
 def _lives(recovered: RecoveredLog | None, file: FoundFile, offset: int, header: RecordHeader) -> bool:

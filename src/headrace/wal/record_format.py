@@ -28,6 +28,8 @@ damaged, that is corruption. A damaged record above all of them is a torn tail: 
 from __future__ import annotations
 
 import struct
+import sys
+from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from crc32c import crc32c
@@ -47,6 +49,8 @@ RECORD_CONTENT_BYTES_MAX: Final = 64 * MIB
 FIRST_SEQUENCE: Final = 1
 
 _HEADER: Final = struct.Struct(">4sIBBHIQQQQQQ")
+_WORD_BYTES: Final = 4
+_MAGIC_WORD: Final = int.from_bytes(MAGIC, sys.byteorder)
 _CRC: Final = struct.Struct(">I")
 _CRC_AT: Final = 4
 _CRC_FROM: Final = 8
@@ -68,6 +72,17 @@ class RecordHeader(NamedTuple):
     durable_sequence: int
     file_first_sequence: int
     log: int
+
+
+def find_headers(window: memoryview) -> Iterator[tuple[int, RecordHeader]]:
+    """Yield offset and header of every block of ``window`` that begins like a record. It starts on a block.
+
+    Looks at one word of each block, so what is empty costs next to nothing: most of a new file is.
+    """
+    words = window[: len(window) & -_WORD_BYTES].cast("I")[:: BLOCK_BYTES // _WORD_BYTES].tolist()
+    for block, word in enumerate(words):
+        if word == _MAGIC_WORD and (header := decode_header(window, block * BLOCK_BYTES)) is not None:
+            yield block * BLOCK_BYTES, header
 
 
 def padded_bytes(length: int) -> int:

@@ -10,6 +10,7 @@ from headrace.wal.record_format import (
     RECORD_HEADER_BYTES,
     decode_header,
     encode_header,
+    find_headers,
     is_whole,
     padded_bytes,
     seal_record,
@@ -102,3 +103,18 @@ def test_a_record_that_ends_beyond_the_buffer_is_not_whole():
     header = decode_header(raw)
     assert not is_whole(raw[: RECORD_HEADER_BYTES + 4999], 0, header)
     assert is_whole(raw[: RECORD_HEADER_BYTES + 5000], 0, header)
+
+
+@given(st.lists(st.sampled_from(["empty", "record", "shifted"]), max_size=6), st.integers(0, BLOCK_BYTES - 1))
+def test_headers_are_found_at_the_start_of_blocks_only(kinds, cut):
+    blocks, expected = b"", []
+    for sequence, kind in enumerate(kinds, 1):
+        block = bytes(BLOCK_BYTES)
+        if kind == "record":
+            expected.append((len(blocks), sequence))
+            block = bytes(encode(b"content", sequence=sequence))
+        elif kind == "shifted":
+            block = (b"\0" * 8 + bytes(encode(b"content", sequence=sequence)))[:BLOCK_BYTES]
+        blocks += block
+    window = memoryview(blocks + b"HRWR"[:cut] + bytes(cut)[4:])
+    assert [(at, header.sequence) for at, header in find_headers(window)] == expected

@@ -36,10 +36,10 @@ from headrace.wal.record_format import (
     FIRST_SEQUENCE,
     KIND_CLOSE,
     KIND_DATA,
-    MAGIC,
     RECORD_HEADER_BYTES,
     RecordHeader,
     decode_header,
+    find_headers,
     is_whole,
     padded_bytes,
 )
@@ -177,22 +177,28 @@ def find_records(read: ReadAt, file: FoundFile, log: int, offset: int) -> Iterat
     """
     length = PEEK_BYTES
     while True:
-        data = bytes(read(file.name, offset, length))
-        window = memoryview(data)
-        at = data.find(MAGIC)
-        while at >= 0:
-            header = decode_header(window, at) if at % BLOCK_BYTES == 0 else None
-            if header is not None and belongs_to(header, file, log):
-                record = window[at:]
-                if len(record) < RECORD_HEADER_BYTES + header.length:
-                    record = read(file.name, offset + at, padded_bytes(header.length))
-                if is_whole(record, 0, header):
-                    yield offset + at, header
-            at = data.find(MAGIC, at + 1)
-        if len(window) < length:
+        window = read(file.name, offset, length)
+        count = len(window)
+        # Judged before anything else is read: a record that goes beyond the window needs another one.
+        judged = [
+            (at, header, is_whole(window, at, header) if at + _record_bytes(header) <= count else None)
+            for at, header in find_headers(window)
+            if belongs_to(header, file, log)
+        ]
+        for at, header, whole in judged:
+            if whole is None:
+                record = read(file.name, offset + at, padded_bytes(header.length))
+                whole = is_whole(record, 0, header)
+            if whole:
+                yield offset + at, header
+        if count < length:
             return
         offset += length
         length = min(2 * length, WINDOW_BYTES)
+
+
+def _record_bytes(header: RecordHeader) -> int:
+    return RECORD_HEADER_BYTES + header.length
 
 
 def recover_log(
