@@ -2,7 +2,8 @@
 
 Each has a store of rows, a gRPC server and a port of its own, and reaches the segment store through a
 :class:`Reach`, by which it can be stopped in the middle of what it does. One that dies has no further effect
-on anything, and its session lasts until it expires.
+on anything, and its session lasts until it is ended: time ends it after a minute, because a busy machine
+would end those of the living otherwise.
 """
 
 import asyncio
@@ -120,7 +121,7 @@ class SharingController:
         await self.stop()
 
     def expire(self):
-        """End its session with the coordinator while it lives."""
+        """End its session with the coordinator, whether it lives or not."""
         self._sessions[-1].expire()
 
     async def stop(self):

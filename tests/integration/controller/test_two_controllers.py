@@ -25,7 +25,6 @@ from tests.unit.controller.calls import eventually
 
 pytestmark = pytest.mark.slow
 
-SESSION_S = 1.0
 HALVES = [KeyRange(0.0, 0.5), KeyRange(0.5, 1.0)]
 WATERMARKS = pb.ControllerToBucketMappingRequest.WatermarkingService
 
@@ -119,7 +118,7 @@ async def _is(txn, status):
 
 async def test_the_survivor_finishes_what_the_dead_one_was_in_the_middle_of():
     async with (
-        running(session_timeout_s=SESSION_S) as (cluster, (_, client), both),
+        running() as (cluster, (_, client), both),
         asyncio.TaskGroup() as group,
     ):
         dying, survivor = cluster.members
@@ -175,6 +174,7 @@ async def test_the_survivor_finishes_what_the_dead_one_was_in_the_middle_of():
             await asyncio.gather(*(each.wait() for each in stuck))
         assert not any(each.done() for each in calls if each is not calls[4])
         await dying.die()
+        dying.expire()
         await cluster.divided(survivor)
         assert (await cluster.buckets(survivor))[survivor.endpoint] > lost
         async with asyncio.timeout(60):
@@ -198,7 +198,7 @@ async def test_the_survivor_finishes_what_the_dead_one_was_in_the_middle_of():
 
 
 async def test_the_survivor_looks_after_the_open_transactions_of_the_dead_one():
-    async with running(session_timeout_s=SESSION_S) as (cluster, (doomed, client), both):
+    async with running() as (cluster, (doomed, client), both):
         dying, survivor = cluster.members
         for member in (dying, survivor):
             stream = next(await cluster.names(member, "s"))
@@ -216,6 +216,7 @@ async def test_the_survivor_looks_after_the_open_transactions_of_the_dead_one():
             await txn.flush()
             kept.append(txn)
         await dying.die()
+        dying.expire()
         await cluster.divided(survivor)
         for stream, txn_id in abandoned:
 
@@ -231,7 +232,7 @@ async def test_the_survivor_looks_after_the_open_transactions_of_the_dead_one():
 
 
 async def test_retention_samples_and_watermarks_of_the_dead_one_go_on():
-    async with running(session_timeout_s=SESSION_S) as (cluster, (_, client), both):
+    async with running() as (cluster, (_, client), both):
         dying, survivor = cluster.members
         names = await cluster.names(dying, "s")
         short, timed, busy = (next(names) for _ in range(3))
@@ -273,6 +274,7 @@ async def test_retention_samples_and_watermarks_of_the_dead_one_go_on():
                         segment_name("s", busy, 0), Load.HOT, time.time_ns() // 1_000_000, 2, 2000
                     )
                     await survivor.controller.report_load(report)  # nobody owns the bucket yet
+                    dying.expire()
         await cluster.divided(survivor)
 
         async def has_split():
