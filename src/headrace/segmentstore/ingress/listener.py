@@ -21,6 +21,9 @@ _logger = logging.getLogger(__name__)
 
 _BACKLOG: Final = 512
 
+_PORT_ATTEMPTS: Final = 8
+"""A port that is free on one address may be taken on another one, or at that moment."""
+
 _BUFFER_BYTES_MIN: Final = 64
 
 _PROBES: Final = (("TCP_KEEPIDLE", 60), ("TCP_KEEPINTVL", 15), ("TCP_KEEPCNT", 4))
@@ -49,12 +52,20 @@ class Listener(ConnectionHome):
         With ``tls`` every connection is encrypted.
         """
         self._tls = None if tls is None else TlsAcceptor(tls, self._admits_handshake)
-        server = self._server = await self._listen(host, port)
-        first, *others = (int(each.getsockname()[1]) for each in server.sockets)
-        if any(other != first for other in others):  # the system chose one for each address
-            server.close()
-            self._server = await self._listen(host, first)
-        return first
+        attempts_left = _PORT_ATTEMPTS
+        while True:
+            server = self._server = await self._listen(host, port)
+            first, *others = (int(each.getsockname()[1]) for each in server.sockets)
+            if all(other == first for other in others):
+                return first
+            server.close()  # the system chose one for each address
+            attempts_left -= 1
+            try:
+                self._server = await self._listen(host, first)
+                return first
+            except OSError:  # that one is taken on another address
+                if not attempts_left:
+                    raise
 
     async def _listen(self, host: str, port: int) -> asyncio.Server:
         loop = asyncio.get_running_loop()

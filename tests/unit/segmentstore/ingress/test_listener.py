@@ -288,17 +288,23 @@ async def test_a_taken_port_is_an_os_error(port, store):
     await second.stop()
 
 
-async def test_a_name_with_two_addresses_is_served_on_both_with_one_port(store, monkeypatch):
-    def both(_host, port, *_args, **_options):
-        return [
-            (socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP, "", (address, port))
-            for address in ("127.0.0.1", "127.0.0.2")
-        ]
+@pytest.mark.parametrize("ports_taken", [0, 2])
+async def test_a_name_with_two_addresses_is_served_on_both_with_one_port(store, monkeypatch, ports_taken):
+    with socket.create_server(("127.0.0.2", 0)) as other:
+        taken = [other.getsockname()[1]] * ports_taken
 
-    monkeypatch.setattr(socket, "getaddrinfo", both)
-    listener = Listener(store)
-    port = await listener.start("both.example.org", 0)
-    monkeypatch.undo()
+        def both(_host, port, *_args, **_options):
+            ports = [port, taken.pop() if port and taken else port]  # what another program has
+            return [
+                (socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP, "", place)
+                for place in zip(("127.0.0.1", "127.0.0.2"), ports, strict=True)
+            ]
+
+        monkeypatch.setattr(socket, "getaddrinfo", both)
+        listener = Listener(store)
+        port = await listener.start("both.example.org", 0)
+        monkeypatch.undo()
+        assert not taken
     for address in ("127.0.0.1", "127.0.0.2"):
         socket.create_connection((address, port), PATIENCE_S).close()
     await listener.stop()
