@@ -1,6 +1,6 @@
 """Many of everything: one more costs what the first one did, and memory grows by what they need.
 
-The long form (``make soak``) makes ten times as many and judges processor time too: of a few hundred it
+The long form (``make soak``) makes many times as many and judges processor time too: of a few hundred it
 is some tenths of a second, of which a busy machine may add as many again. ``TESTS_MANY=10000`` makes it
 ten thousand of each.
 """

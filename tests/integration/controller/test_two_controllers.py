@@ -41,9 +41,9 @@ async def scale(client, stream, pieces):
 
 
 @contextlib.asynccontextmanager
-async def running(**options):
+async def running():
     """Two controllers, a client of each, and a client of both that asks the first one while it lives."""
-    async with sharing(QUICK, **options) as cluster:
+    async with sharing(QUICK) as cluster:
         first, second = cluster.members
         clients = [await cluster.client(first), await cluster.client(second)]
         await clients[0].create_scope("s")
@@ -117,10 +117,7 @@ async def _is(txn, status):
 
 
 async def test_the_survivor_finishes_what_the_dead_one_was_in_the_middle_of():
-    async with (
-        running() as (cluster, (_, client), both),
-        asyncio.TaskGroup() as group,
-    ):
+    async with running() as (cluster, (_, client), both), asyncio.TaskGroup() as group:
         dying, survivor = cluster.members
         names = await cluster.names(dying, "s")
         lost = (await cluster.buckets(dying))[dying.endpoint]
