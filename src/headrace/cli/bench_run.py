@@ -15,8 +15,8 @@ from headrace.cli.servers import Connection
 from headrace.client.config import ClientConfig
 from headrace.client.connect import Client, connect
 from headrace.errors import HeadraceError, InvalidArgumentError
+from headrace.model.quantities import parse_bytes
 from headrace.runtime import loops
-from headrace.runtime.quantities import parse_bytes
 
 _TITLES: Final = {
     "load": "LOAD",
@@ -52,7 +52,7 @@ def bench(
     plan = Plan(
         loads=tuple(loads) or LOADS,
         events=events,
-        size=parse_bytes(size),
+        size=parse_bytes(size, unit_default=1),
         writers=writers,
         segments=segments,
         keys=keys,

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 from headrace.cli.output import print_json
 from headrace.cli.servers import Connection, scoped
 from headrace.errors import InvalidArgumentError, NoSuchScopeError, StreamExistsError
-from headrace.model.policies import RetentionPolicy, ScalingPolicy, StreamConfiguration
-from headrace.runtime.quantities import parse_bytes, parse_duration_ms
+from headrace.model.policies import RetentionKind, RetentionPolicy, ScalingPolicy, StreamConfiguration
+from headrace.model.retention_text import parse_retention
+
+_NO_OPTION: Final = "leaving the option out"
 
 
 def create_stream(
@@ -39,9 +42,9 @@ def create_stream(
         scaling = ScalingPolicy.fixed(segments)
     retention = RetentionPolicy.none()
     if retain_time is not None:
-        retention = RetentionPolicy.by_time(parse_duration_ms(retain_time))
+        retention = parse_retention(retain_time, RetentionKind.TIME, words_for_none=_NO_OPTION)
     elif retain_size is not None:
-        retention = RetentionPolicy.by_size(parse_bytes(retain_size))
+        retention = parse_retention(retain_size, RetentionKind.SIZE, words_for_none=_NO_OPTION)
     configuration = StreamConfiguration(scaling=scaling, retention=retention, tags=frozenset(tags))
     with connection.connect() as client:
         try:

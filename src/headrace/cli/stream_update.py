@@ -9,8 +9,14 @@ from typing import Final
 from headrace.cli.output import print_json
 from headrace.cli.servers import Connection, scoped
 from headrace.errors import InvalidArgumentError
-from headrace.model.policies import RetentionPolicy, ScalingKind, ScalingPolicy, StreamConfiguration
-from headrace.runtime.quantities import parse_bytes, parse_duration_ms
+from headrace.model.policies import (
+    RetentionKind,
+    RetentionPolicy,
+    ScalingKind,
+    ScalingPolicy,
+    StreamConfiguration,
+)
+from headrace.model.retention_text import parse_retention
 
 _FACTOR_DEFAULT: Final = 2
 
@@ -25,9 +31,7 @@ class StreamChanges:
     scale_factor: int | None = None
     fixed: bool = False
     """No scaling by load any more."""
-    retain_ms: int | None = None
-    retain_bytes: int | None = None
-    retain_all: bool = False
+    retention: RetentionPolicy | None = None
     tags_added: Collection[str] = ()
     tags_removed: Collection[str] = ()
 
@@ -56,9 +60,7 @@ def update_stream(
         kib_per_second=kib_per_second,
         scale_factor=scale_factor,
         fixed=fixed,
-        retain_ms=None if retain_time is None else parse_duration_ms(retain_time),
-        retain_bytes=None if retain_size is None else parse_bytes(retain_size),
-        retain_all=retain_all,
+        retention=_retention(retain_time, retain_size, retain_all=retain_all),
         tags_added=tuple(tags),
         tags_removed=tuple(untag),
     )
@@ -90,7 +92,7 @@ def changed(configuration: StreamConfiguration, changes: StreamChanges) -> Strea
     return replace(
         configuration,
         scaling=_scaling(configuration.scaling, changes),
-        retention=_retention(configuration.retention, changes),
+        retention=configuration.retention if changes.retention is None else changes.retention,
         tags=(configuration.tags | set(changes.tags_added)) - set(changes.tags_removed),
     )
 
@@ -113,11 +115,11 @@ def _scaling(policy: ScalingPolicy, changes: StreamChanges) -> ScalingPolicy:
     return ScalingPolicy.by_data_rate(policy.target_rate, factor, segments)
 
 
-def _retention(policy: RetentionPolicy, changes: StreamChanges) -> RetentionPolicy:
-    if changes.retain_all:
+def _retention(time: str | None, size: str | None, *, retain_all: bool) -> RetentionPolicy | None:
+    if retain_all:
         return RetentionPolicy.none()
-    if changes.retain_ms is not None:
-        return RetentionPolicy.by_time(changes.retain_ms)
-    if changes.retain_bytes is not None:
-        return RetentionPolicy.by_size(changes.retain_bytes)
-    return policy
+    if time is not None:
+        return parse_retention(time, RetentionKind.TIME, words_for_none="--retain-all")
+    if size is not None:
+        return parse_retention(size, RetentionKind.SIZE, words_for_none="--retain-all")
+    return None

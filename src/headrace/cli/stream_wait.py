@@ -11,7 +11,7 @@ from headrace.cli.progress import Progress
 from headrace.cli.servers import Connection, scoped
 from headrace.cli.stream_sizes import bytes_of
 from headrace.errors import InvalidArgumentError, StreamSealedError, WaitTimeoutError
-from headrace.runtime.quantities import parse_bytes, parse_duration_ms
+from headrace.model.quantities import parse_bytes, parse_duration_ms
 
 if TYPE_CHECKING:  # the connection imports the client when it is made
     from headrace.client.blocking import BlockingClient
@@ -35,7 +35,7 @@ def wait_for_stream(
     for what, value in (("events", events), ("segments", segments)):
         if value is not None and value < 1:
             raise InvalidArgumentError(f"there are at least 1 {what} to wait for, not {value}")
-    size_bytes = None if size is None else parse_bytes(size)
+    size_bytes = None if size is None else parse_bytes(size, unit_default=1)
     timeout_s = parse_duration_ms(timeout, unit_default_ms=1000) / 1000
     with connection.connect() as client:
         found = wait_for(

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from headrace.cli.output import print_fields, print_json, print_line
 from headrace.cli.servers import Connection, confirm, scoped
-from headrace.errors import KeyValueTableExistsError, NoSuchKeyValueTableError
-from headrace.runtime.quantities import parse_bytes
+from headrace.errors import InvalidArgumentError, KeyValueTableExistsError, NoSuchKeyValueTableError
+from headrace.model.quantities import parse_bytes
 
 
 def list_tables(*, scope: str, connection: Connection, as_json: bool) -> None:
@@ -30,6 +30,11 @@ def create_table(
     as_json: bool,
 ) -> None:
     scope, table = scoped(table)
+    rollover_bytes = 0 if rollover is None else parse_bytes(rollover)
+    if rollover is not None and not rollover_bytes:
+        raise InvalidArgumentError(
+            "--rollover 0 leaves nothing: leaving the option out is no limit of its own"
+        )
     with connection.connect() as client:
         created = client.create_key_value_table(
             scope,
@@ -37,7 +42,7 @@ def create_table(
             primary_key_bytes=primary,
             secondary_key_bytes=secondary,
             partitions=partitions,
-            rollover_bytes=0 if rollover is None else parse_bytes(rollover),
+            rollover_bytes=rollover_bytes,
         )
     if not created and not if_absent:
         raise KeyValueTableExistsError(f"key-value table {scope}/{table} exists already")

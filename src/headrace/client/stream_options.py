@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any, Final
 
 from headrace.errors import InvalidArgumentError
-from headrace.model.policies import RetentionPolicy, ScalingPolicy, StreamConfiguration
-from headrace.runtime.quantities import parse_bytes, parse_duration_ms
+from headrace.model.policies import RetentionPolicy, ScalingPolicy, StreamConfiguration, check_retains
+from headrace.model.retention_text import parse_retention
 
 Retention = RetentionPolicy | timedelta | str
-"""A policy; how long data are retained; or a text: ``"7 days"``, ``"12 h"``, ``"10 GiB"``, ``"none"``."""
+"""A policy; how long data are retained; or a text: ``"7 days"``, ``"2h30m"``, ``"10 GiB"``, ``"none"``."""
 
-_UNIT: Final = re.compile(r"[0-9.\s]*([A-Za-z]*)\s*\Z")
-_EXAMPLES: Final = "such as '7 days', '12 h' or '10 GiB'"
+_EXAMPLES: Final = "such as '7 days', '2h30m', '10 GiB' or 'none'"
 
 
 def configuration_of(
@@ -68,36 +66,17 @@ def retention_of(wanted: Retention) -> RetentionPolicy:
     """Return the policy that is meant.
 
     Raises:
-        InvalidArgumentError: it is neither a time nor a size.
+        InvalidArgumentError: it is neither a time nor a size, or zero.
     """
     if isinstance(wanted, RetentionPolicy):
         return wanted
-    if isinstance(wanted, timedelta):
-        policy = RetentionPolicy.by_time(max(0, wanted // timedelta(milliseconds=1)))
-    elif isinstance(wanted, str):
-        policy = _parsed(wanted)
-    else:
+    if isinstance(wanted, str):
+        return parse_retention(wanted)
+    if not isinstance(wanted, timedelta):
         raise InvalidArgumentError(f"{wanted!r} is no retention: a timedelta, or a text {_EXAMPLES}")
-    if policy != RetentionPolicy.none() and not policy.minimum:
-        raise InvalidArgumentError(f"a retention of {wanted} retains nothing")
-    return policy
-
-
-def _parsed(wanted: str) -> RetentionPolicy:
-    text = wanted.strip()
-    if text.lower() == "none":
-        return RetentionPolicy.none()
-    unit = _UNIT.match(text)
-    if unit is None or unit[1].lower() in {"", "m"}:  # a number of what; minutes or MiB
-        raise InvalidArgumentError(f"{wanted!r} is no retention: a number with its unit, {_EXAMPLES}")
-    try:
-        return RetentionPolicy.by_time(parse_duration_ms(text))
-    except InvalidArgumentError:
-        pass
-    try:
-        return RetentionPolicy.by_size(parse_bytes(text))
-    except InvalidArgumentError:
-        raise InvalidArgumentError(f"{wanted!r} is no retention: a time or a size, {_EXAMPLES}") from None
+    milliseconds = wanted // timedelta(milliseconds=1)
+    check_retains(milliseconds, str(wanted), "'none'")
+    return RetentionPolicy.by_time(milliseconds)
 
 
 def _tags(tags: Iterable[str]) -> frozenset[str]:

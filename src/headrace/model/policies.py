@@ -55,7 +55,10 @@ class ScalingPolicy:
         if not 1 <= self.segments_min <= SEGMENTS_MAX:
             raise InvalidArgumentError(f"a stream has 1 to {SEGMENTS_MAX} segments, not {self.segments_min}")
         if self.kind is not ScalingKind.FIXED and self.target_rate < 1:
-            raise InvalidArgumentError(f"a target rate of {self.target_rate} cannot be met")
+            raise InvalidArgumentError(
+                f"a target rate of {self.target_rate} cannot be met: it is 1 or more; "
+                "a stream of a fixed number of segments has none"
+            )
         if self.target_rate < 0 or self.scale_factor < 0:
             raise InvalidArgumentError("rates and factors are not negative")
         if max(self.target_rate, self.scale_factor) > SCALING_NUMBER_MAX:
@@ -93,7 +96,8 @@ def _check_scale_factor(scale_factor: int) -> None:
 class RetentionPolicy:
     """How much of a stream is retained: at least ``minimum``, and at most ``maximum`` however consumers lag.
 
-    Both in ms or bytes, as ``kind`` says.
+    Both in ms or bytes, as ``kind`` says. A minimum of zero would delete everything that nobody needs yet: it
+    is no policy.
     """
 
     kind: RetentionKind = RetentionKind.NONE
@@ -105,10 +109,18 @@ class RetentionPolicy:
             raise InvalidArgumentError(f"what is retained is at most {INT64_MAX} bytes or ms")
         if self.kind is not RetentionKind.NONE and not 0 <= self.minimum <= self.maximum:
             raise InvalidArgumentError(f"retention from {self.minimum} to {self.maximum} is impossible")
+        if self.kind is not RetentionKind.NONE:
+            unit = "ms" if self.kind is RetentionKind.TIME else "bytes"
+            check_retains(self.minimum, f"{self.minimum} {unit}", "RetentionPolicy.none()")
 
     @classmethod
     def none(cls) -> RetentionPolicy:
         return cls()
+
+    @classmethod
+    def stored(cls, kind: RetentionKind, minimum: int, maximum: int) -> RetentionPolicy:
+        """Return what a row, or another system, has: there may be a zero, which counts as no policy."""
+        return cls() if minimum == 0 else cls(kind, minimum, maximum)
 
     @classmethod
     def by_time(cls, minimum_ms: int, maximum_ms: int = INT64_MAX) -> RetentionPolicy:
@@ -117,6 +129,18 @@ class RetentionPolicy:
     @classmethod
     def by_size(cls, minimum_bytes: int, maximum_bytes: int = INT64_MAX) -> RetentionPolicy:
         return cls(RetentionKind.SIZE, minimum_bytes, maximum_bytes)
+
+
+def check_retains(minimum: int, given: str, words_for_none: str) -> None:
+    """Refuse a retention of zero, which is mostly meant to be none, and would delete everything.
+
+    Raises:
+        InvalidArgumentError: it is one; with how the interface that was used writes none.
+    """
+    if minimum == 0:
+        raise InvalidArgumentError(
+            f"a retention of {given} would delete everything: {words_for_none} retains all"
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -20,6 +20,7 @@ from headrace.model.policies import (
     ScalingKind,
     ScalingPolicy,
     StreamConfiguration,
+    check_retains,
 )
 from headrace.rpc.generated import controller_pb2 as pb
 
@@ -123,7 +124,7 @@ def retention_policy_from_message(message: pb.RetentionPolicy) -> RetentionPolic
     Type 0 means no retention even if the message is present: one client always sends it.
 
     Raises:
-        InvalidArgumentError: the type does not exist, or the minimum is negative.
+        InvalidArgumentError: the type does not exist, or the minimum is negative or zero.
     """
     try:
         kind = RetentionKind(message.retentionType)
@@ -131,6 +132,7 @@ def retention_policy_from_message(message: pb.RetentionPolicy) -> RetentionPolic
         raise InvalidArgumentError(f"unknown retention policy type {message.retentionType}") from None
     if kind is RetentionKind.NONE:
         return RetentionPolicy()
+    check_retains(message.retentionParam, "retentionParam = 0", "no retentionPolicy, or one of type 0,")
     maximum = message.retentionMax
     if maximum <= 0 or maximum < message.retentionParam:
         maximum = INT64_MAX
@@ -149,6 +151,15 @@ def stream_config_to_message(scope: str, stream: str, config: StreamConfiguratio
     if config.retention.kind is not RetentionKind.NONE:
         message.retentionPolicy.CopyFrom(retention_policy_to_message(config.retention))
     return message
+
+
+def stream_config_from_answer(message: pb.StreamConfig) -> StreamConfiguration:
+    """Return what a controller says of a stream. One of another kind may say that it retains zero, which
+    counts as no retention here. Raises as :func:`stream_config_from_message`.
+    """
+    if message.retentionPolicy.retentionParam == 0:
+        message.ClearField("retentionPolicy")
+    return stream_config_from_message(message)
 
 
 def stream_config_from_message(message: pb.StreamConfig) -> StreamConfiguration:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from headrace.errors import InvalidArgumentError
-from headrace.runtime.quantities import parse_bytes, parse_duration_ms
+from headrace.model.quantities import parse_bytes, parse_duration_ms
 from headrace.runtime.settings import type_text
 
 _TRUE: Final = frozenset({"true", "yes", "on", "1"})

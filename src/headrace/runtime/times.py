@@ -7,11 +7,10 @@ from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from headrace.errors import InvalidArgumentError
-from headrace.runtime.quantities import parse_duration_ms
+from headrace.model.quantities import parse_duration_ms
 
 _MILLISECONDS: Final = re.compile(r"[0-9]{9,18}")
-_DURATION: Final = re.compile(r"[0-9.]+\s*[A-Za-z]+")
-
+_DURATION: Final = re.compile(r"(?:[0-9.]+\s*[A-Za-z]+\s*)+")
 
 _BEGINNING: Final = datetime(1970, 1, 1, tzinfo=UTC)
 

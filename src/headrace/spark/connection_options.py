@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from headrace.errors import InvalidArgumentError
+from headrace.model.policies import RetentionKind, RetentionPolicy
 from headrace.spark.option_reader import OptionReader
 
 
@@ -55,7 +56,7 @@ def parse_connection(reader: OptionReader, read_bytes: int) -> ConnectionOptions
 
 @dataclass(frozen=True, slots=True)
 class CreationOptions:
-    """What a stream that does not exist becomes. Rates per second, retention in ms or bytes; 0 is none."""
+    """What a stream that does not exist becomes. Rates per second; 0 is none."""
 
     scope: bool
     stream: bool
@@ -63,8 +64,7 @@ class CreationOptions:
     scale_factor: int
     target_bytes: int
     target_events: int
-    retention_ms: int
-    retention_bytes: int
+    retention: RetentionPolicy
 
 
 def parse_creation(reader: OptionReader) -> CreationOptions:
@@ -75,13 +75,14 @@ def parse_creation(reader: OptionReader) -> CreationOptions:
     ):
         if all(reader.text(name) for name in pair):
             raise InvalidArgumentError(f"options {pair[0]} and {pair[1]} exclude each other")
+    by_time = reader.retention("default_retention_duration_milliseconds", RetentionKind.TIME)
+    by_size = reader.retention("default_retention_size_bytes", RetentionKind.SIZE)
     return CreationOptions(
         scope=reader.flag("allow_create_scope", default=False),
         stream=reader.flag("allow_create_stream", default=False),
         segments=reader.number("default_num_segments", 1, low=1, high=10_000),
         scale_factor=reader.number("default_scale_factor", 2, low=1, high=1000),
-        target_bytes=reader.number("default_segment_target_rate_bytes_per_sec", 0, low=0, high=1 << 40),
-        target_events=reader.number("default_segment_target_rate_events_per_sec", 0, low=0, high=1 << 31),
-        retention_ms=reader.number("default_retention_duration_milliseconds", 0, low=0, high=1 << 50),
-        retention_bytes=reader.number("default_retention_size_bytes", 0, low=0, high=1 << 60),
+        target_bytes=reader.limit("default_segment_target_rate_bytes_per_sec", high=1 << 40),
+        target_events=reader.limit("default_segment_target_rate_events_per_sec", high=1 << 31),
+        retention=by_time if by_time.kind is RetentionKind.TIME else by_size,
     )

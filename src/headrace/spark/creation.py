@@ -5,7 +5,7 @@ from __future__ import annotations
 from headrace.client.blocking import BlockingClient
 from headrace.errors import NoSuchScopeError, NoSuchStreamError
 from headrace.limits import KIB
-from headrace.model.policies import RetentionPolicy, ScalingPolicy, StreamConfiguration
+from headrace.model.policies import ScalingPolicy, StreamConfiguration
 from headrace.spark.connection_options import CreationOptions
 
 
@@ -43,9 +43,4 @@ def configuration(creation: CreationOptions) -> StreamConfiguration:
     elif creation.target_bytes:
         rate_kib = max(1, creation.target_bytes // KIB)
         scaling = ScalingPolicy.by_data_rate(rate_kib, creation.scale_factor, creation.segments)
-    retention = RetentionPolicy.none()
-    if creation.retention_ms:
-        retention = RetentionPolicy.by_time(creation.retention_ms)
-    elif creation.retention_bytes:
-        retention = RetentionPolicy.by_size(creation.retention_bytes)
-    return StreamConfiguration(scaling=scaling, retention=retention)
+    return StreamConfiguration(scaling=scaling, retention=creation.retention)

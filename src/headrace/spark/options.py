@@ -103,7 +103,7 @@ def parse_source(options: Mapping[str, str], *, streaming: bool) -> SourceOption
         end=end,
         columns=_columns(reader.text("columns")),
         batch_bytes=batch_bytes,
-        bytes_per_trigger=reader.number("approx_bytes_per_trigger", 0, low=0, high=1 << 50),
+        bytes_per_trigger=reader.limit("approx_bytes_per_trigger", high=1 << 50),
         key_order=reader.choice("key_order", "segment", ("segment", "none")) == "segment",
         fail_on_data_loss=reader.flag("fail_on_data_loss", default=True),
         offset_wait_ms=reader.number("offset_wait_ms", 100, low=0, high=60_000),

@@ -1,6 +1,6 @@
 from headrace.cli.output import duration_text, print_columns, print_fields, print_json, size_text
 from headrace.cli.streamed_columns import StreamedColumns
-from headrace.runtime.quantities import parse_bytes, parse_duration_ms
+from headrace.model.quantities import parse_bytes, parse_duration_ms
 
 
 def test_columns_are_aligned_numbers_to_the_right(capsys):

@@ -36,9 +36,9 @@ def test_what_is_given_of_scaling_changes_and_nothing_else(changes, scaling):
 @pytest.mark.parametrize(
     ("changes", "retention"),
     [
-        ({"retain_ms": 5}, RetentionPolicy.by_time(5)),
-        ({"retain_bytes": 6}, RetentionPolicy.by_size(6)),
-        ({"retain_all": True}, RetentionPolicy.none()),
+        ({"retention": RetentionPolicy.by_time(5)}, RetentionPolicy.by_time(5)),
+        ({"retention": RetentionPolicy.by_size(6)}, RetentionPolicy.by_size(6)),
+        ({"retention": RetentionPolicy.none()}, RetentionPolicy.none()),
     ],
 )
 def test_what_is_given_of_retention_changes_and_nothing_else(changes, retention):

@@ -55,6 +55,15 @@ def test_retention_type_zero_means_none_even_with_numbers():
     assert convert.retention_policy_from_message(message) == RetentionPolicy()
 
 
+@pytest.mark.parametrize("kind", [pb.RetentionPolicy.TIME, pb.RetentionPolicy.SIZE])
+def test_a_retention_of_zero_is_refused_of_clients_and_none_in_answers_of_other_controllers(kind):
+    given = pb.RetentionPolicy(retentionType=kind, retentionMax=INT64_MAX)
+    with pytest.raises(InvalidArgumentError, match="one of type 0, retains all"):
+        convert.retention_policy_from_message(given)
+    message = pb.StreamConfig(scalingPolicy=pb.ScalingPolicy(minNumSegments=1), retentionPolicy=given)
+    assert convert.stream_config_from_answer(message).retention == RetentionPolicy.none()
+
+
 def test_unknown_policy_types_are_refused():
     with pytest.raises(InvalidArgumentError):
         convert.scaling_policy_from_message(pb.ScalingPolicy(scaleType=9, minNumSegments=1))

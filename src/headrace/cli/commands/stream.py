@@ -119,7 +119,7 @@ def _declare_create(stream: Noun) -> None:
         option(
             "--scale-factor", type=int, metavar="N", help="with a rate: most pieces of one split (default: 2)"
         ),
-        option("--retain-time", metavar="DURATION", help="drop what is older, such as 7d or 12h"),
+        option("--retain-time", metavar="DURATION", help="drop what is older, such as 7d or 2h30m"),
         option("--retain-size", metavar="SIZE", help="drop the oldest beyond it, such as 100GiB"),
         option("-t", "--tag", "tags", metavar="TAG", multiple=True, help="may be given several times"),
         flag("--create-scope", help="create the scope if it is missing"),
@@ -158,7 +158,7 @@ def _declare_changes(stream: Noun) -> None:
         option("--kib-per-second", type=int, metavar="RATE", help=_RATE),
         flag("--fixed", help="split and merge no segments by load any more"),
         option("--scale-factor", type=int, metavar="N", help="with a rate: most pieces of one split"),
-        option("--retain-time", metavar="DURATION", help="drop what is older, such as 7d or 12h"),
+        option("--retain-time", metavar="DURATION", help="drop what is older, such as 7d or 2h30m"),
         option("--retain-size", metavar="SIZE", help="drop the oldest beyond it, such as 100GiB"),
         flag("--retain-all", help="drop nothing any more"),
         option("-t", "--tag", "tags", metavar="TAG", multiple=True, help="add a tag; may be repeated"),

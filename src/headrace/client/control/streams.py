@@ -149,7 +149,7 @@ class Streams:
     async def stream_configuration(self, scope: str, stream: str) -> StreamConfiguration:
         """Return the configuration of a stream. Raises NoSuchStreamError."""
         reply = await self._controller.call("getStreamConfiguration", convert.stream_info(scope, stream))
-        return convert.stream_config_from_message(reply)
+        return convert.stream_config_from_answer(reply)
 
     async def list_streams(
         self, scope: str, *, tag: str | None = None, internal: bool = False

@@ -38,6 +38,7 @@ from headrace.model.policies import (
     ScalingKind,
     ScalingPolicy,
     StreamConfiguration,
+    check_retains,
 )
 from headrace.model.segment_id import epoch_of, number_of
 from headrace.model.stream_cut import COMPLETED, StreamCut
@@ -229,8 +230,9 @@ def _retention_of(given: RetentionConfig | None, *, with_maximum: bool) -> Reten
             is_given = value > 0 or _has_period(given.time_based_retention)
         case _:
             raise _unknown_type(given.type, RETENTION_TYPES)
-    if not is_given:  # taken for 0, all data would be dropped
+    if not is_given:
         raise InvalidFieldError("value", f"how much {given.type} retains is missing")
+    check_retains(minimum, "0 days" if kind is RetentionKind.TIME else "0 MB", "leaving retentionPolicy out")
     if not with_maximum or maximum <= 0 or maximum < minimum:
         maximum = INT64_MAX
     return RetentionPolicy(kind, minimum, min(maximum, INT64_MAX))

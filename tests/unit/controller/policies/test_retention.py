@@ -68,7 +68,7 @@ def by_line(policy, position, members=SIZES):
     [
         (RetentionPolicy.by_size(250), 7),
         (RetentionPolicy.by_size(300), 7),
-        (RetentionPolicy.by_size(0), 10),
+        (RetentionPolicy.by_size(1), 9),
         (RetentionPolicy.by_size(1000), 0),
         (RetentionPolicy.by_size(1001), None),
         (RetentionPolicy.by_time(2500), 7),
@@ -82,8 +82,8 @@ def test_without_a_bound_the_most_recent_cut_that_retains_the_minimum_is_chosen(
 
 
 def test_an_empty_set_offers_nothing():
-    assert choose_unbound([], RetentionPolicy.by_size(0), NOW_MS) is None
-    assert choose_unbound([], RetentionPolicy.by_time(0), NOW_MS) is None
+    assert choose_unbound([], RetentionPolicy.by_size(1), NOW_MS) is None
+    assert choose_unbound([], RetentionPolicy.by_time(1), NOW_MS) is None
 
 
 def test_the_maximum_is_the_oldest_cut_between_both_limits_or_else_the_minimum():
@@ -193,7 +193,7 @@ def situations(draw):
         members.append(SetMember(time_ms, left + right))
         cuts.append((left, right))
     kind = draw(st.sampled_from([RetentionKind.TIME, RetentionKind.SIZE]))
-    minimum = draw(st.integers(0, 400))
+    minimum = draw(st.integers(1, 400))
     maximum = draw(st.sampled_from([INT64_MAX, minimum, minimum + draw(st.integers(0, 200))]))
     bound = (draw(st.integers(-1, left)), draw(st.integers(-1, right)))
     retains = sum(end - max(0, at) for at, end in zip(bound, cuts[-1], strict=True))

@@ -2,8 +2,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from headrace.controller.store.rows.configuration_fields import read_configuration
 from headrace.controller.store.rows.fields import FieldReader, FieldWriter
 from headrace.errors import DataCorruptionError
+from headrace.limits import INT64_MAX
+from headrace.model.policies import RetentionKind, RetentionPolicy, StreamConfiguration
 from tests.unit.controller.store.row_samples import SAMPLES
 
 kinds = pytest.mark.parametrize("name", SAMPLES)
@@ -93,3 +96,12 @@ def test_a_list_longer_than_its_row_is_refused_before_it_is_read():
     writer.uint(1 << 60)
     with pytest.raises(DataCorruptionError):
         FieldReader(writer.to_bytes()).count()
+
+
+@pytest.mark.parametrize("kind", [RetentionKind.TIME, RetentionKind.SIZE])
+def test_a_retention_of_zero_that_an_early_release_stored_is_none(kind):
+    writer = FieldWriter(b"x", 1)
+    for number in (0, 0, 0, 1, kind, 0, INT64_MAX, 0, 0, 0):
+        writer.uint(number)
+    read = read_configuration(FieldReader(writer.to_bytes(), b"x", (1,)))
+    assert read == StreamConfiguration(retention=RetentionPolicy.none())

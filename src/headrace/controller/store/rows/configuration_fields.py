@@ -28,9 +28,12 @@ def write_configuration(writer: FieldWriter, config: StreamConfiguration) -> Non
 
 
 def read_configuration(reader: FieldReader) -> StreamConfiguration:
-    """Raises ValueError or InvalidArgumentError for numbers no policy can have; the row's reader reports."""
+    """Raises ValueError or InvalidArgumentError for numbers no policy can have; the row's reader reports.
+
+    A retention of zero, which early releases took, is none.
+    """
     scaling = ScalingPolicy(ScalingKind(reader.uint()), reader.uint(), reader.uint(), reader.uint())
-    retention = RetentionPolicy(RetentionKind(reader.uint()), reader.uint(), reader.uint())
+    retention = RetentionPolicy.stored(RetentionKind(reader.uint()), reader.uint(), reader.uint())
     timestamp_timeout_ms, rollover_size_bytes = reader.uint(), reader.uint()
     tags = frozenset(reader.text() for _ in range(reader.count()))
     return StreamConfiguration(
