@@ -6,6 +6,7 @@ Everything is carried out by the same code as the gRPC calls. Source: protocol, 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import Final
 
 from msgspec import UNSET
@@ -180,7 +181,7 @@ class RestRoutes:
 
     async def list_streams(self, request: Request) -> Response:
         scope = request.path_params["scope"]
-        kind, value = request.query_params.get("filter_type"), request.query_params.get("filter_value")
+        is_wanted = filter_of(request)
         streams: list[StreamProperty] = []
         token = b""
         while True:
@@ -192,7 +193,7 @@ class RestRoutes:
                 if not shows(request, stream_resource(scope, name)):
                     continue
                 stream = decode_stream(row.value)
-                if is_shown(name, stream, kind, value):
+                if is_wanted(name, stream):
                     streams.append(stream_property(scope, name, stream.config))
 
     async def create_stream(self, request: Request) -> Response:
@@ -303,13 +304,26 @@ class RestRoutes:
             raise NoSuchScopeError(f"scope {name!r} does not exist")
 
 
-def is_shown(name: str, stream: StreamRow, kind: str | None, value: str | None) -> bool:
-    """Whether the options of a listing ask for the stream; unknown options ask for what users made."""
-    if kind == "showInternalStreams":
-        return name.startswith("_")
-    if kind == "tag" and value is not None:
-        return value in stream.config.tags
-    return not name.startswith("_")
+def filter_of(request: Request) -> Callable[[str, StreamRow], bool]:
+    """Return which streams the options of a listing ask for, by name and row; none ask for what users made.
+
+    Raises:
+        InvalidFieldError: there is no such filter, or the tag is missing.
+    """
+    kind, tag = request.query_params.get("filter_type"), request.query_params.get("filter_value")
+    match kind:
+        case None:
+            return lambda name, _: not name.startswith("_")
+        case "showInternalStreams":
+            return lambda name, _: name.startswith("_")
+        case "tag":
+            if tag is None:
+                raise InvalidFieldError("filter_value", "filter_value, the tag to look for, is missing")
+            return lambda _, stream: tag in stream.config.tags
+        case _:
+            raise InvalidFieldError(
+                "filter_type", f"filter_type is showInternalStreams or tag, not {kind[:_SHOWN_CHARS]!r}"
+            )
 
 
 def time_of(request: Request, name: str) -> int:
