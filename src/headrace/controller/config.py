@@ -33,6 +33,12 @@ class ControllerConfig:
     workflow_timeout_s: float = internal(
         120.0, help="A call waits this long for a workflow; the workflow goes on."
     )
+    streams_at_once: int = internal(
+        256,
+        simulate=(1, 2),
+        help="Streams whose workflows run at a time; the others wait. Each has some calls of segments in "
+        "flight, and a row of up to 1 MiB.",
+    )
     lease_ms_min: int = internal(10_000, help="Shortest lease of a transaction.")
     lease_ms_max: int = tunable(
         600_000, low=1_000, high=86_400_000, help="Longest lease of a transaction; raise it for slow batches."

@@ -93,7 +93,9 @@ def make_context(
         sinks=Sinks(store),
         txn_ids=TxnIds(store),
         marks=WriterMarks(store, bucket_index, clock),
-        engine=WorkflowEngine(entropy, timeout_s=config.workflow_timeout_s),
+        engine=WorkflowEngine(
+            entropy, timeout_s=config.workflow_timeout_s, streams_at_once=config.streams_at_once
+        ),
         buckets=buckets,
         bucket_index=bucket_index,
         retention_sets=RetentionSets(store),

@@ -4,7 +4,8 @@ All work is written in rows: a workflow that was started; requests, a scale and 
 survives the process. A call that waits for its request watches the row.
 
 A stream with work has one task. It first finishes what was started; then it alternates between requests, a
-waiting scale and committed transactions, so that none of them starves.
+waiting scale and committed transactions, so that none of them starves. So many streams at a time are worked
+for; the others wait, each with a task that does nothing yet.
 """
 
 from __future__ import annotations
@@ -86,7 +87,7 @@ class DurableWork(Protocol):
 class WorkflowEngine:
     """Owns the tasks of all streams with work. Used on the controller's loop."""
 
-    def __init__(self, entropy: Entropy, *, timeout_s: float) -> None:
+    def __init__(self, entropy: Entropy, *, timeout_s: float, streams_at_once: int) -> None:
         self.work: DurableWork | None = None
         """Set once, before the first call: workflows need the engine and the engine the workflows."""
         self._entropy = entropy
@@ -94,6 +95,10 @@ class WorkflowEngine:
         self._supervisor = Supervisor("workflows")
         self._workers: dict[tuple[str, bytes], _Worker] = {}
         self._stopped = asyncio.Event()
+        self._slots = asyncio.Semaphore(streams_at_once)
+        """Of streams that are worked for; the others wait in the order in which they asked. No workflow waits
+        for that of another stream, so slots come free again.
+        """
         self._waiting: Counter[tuple[str, bytes]] = Counter()
         """Calls by stream."""
         self._runs = 0
@@ -188,12 +193,16 @@ class WorkflowEngine:
         failures = 0
         try:
             while True:
-                worker.woken.clear()
-                await self._refresh(worker.stream)
-                run = self._choose(worker)
-                if run is None:
-                    return  # nothing is awaited from here on: what comes later starts a new task
-                failures = 0 if await self._attempt(worker, run) else failures + 1
+                await self._slots.acquire()
+                try:
+                    worker.woken.clear()
+                    await self._refresh(worker.stream)
+                    run = self._choose(worker)
+                    if run is None:
+                        return  # nothing is awaited from here on: what comes later starts a new task
+                    failures = 0 if await self._attempt(worker, run) else failures + 1
+                finally:
+                    self._slots.release()
                 worker.notify_step()
                 if failures:
                     self._retries += 1

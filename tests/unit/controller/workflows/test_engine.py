@@ -59,9 +59,9 @@ def until(count, step):
     return choose
 
 
-def in_virtual_time(scenario):
+def in_virtual_time(scenario, streams_at_once=100):
     async def main(_):
-        engine = WorkflowEngine(SeededEntropy(1), timeout_s=120.0)
+        engine = WorkflowEngine(SeededEntropy(1), timeout_s=120.0, streams_at_once=streams_at_once)
         engine.work = FakeWork()
         try:
             await scenario(engine, engine.work)
@@ -106,6 +106,31 @@ def test_work_of_one_stream_runs_one_at_a_time_and_of_two_at_once():
         assert engine.statistics().streams_busy == 0
 
     in_virtual_time(scenario)
+
+
+def test_no_more_streams_are_worked_for_at_a_time_than_allowed_and_one_that_fails_is_not_in_the_way():
+    async def scenario(engine, work):
+        running = most = 0
+
+        async def step(stream):
+            nonlocal running, most
+            running += 1
+            most = max(most, running)
+            await asyncio.sleep(1)
+            running -= 1
+            if stream.full_name == "s/bad":
+                raise ContainerOfflineError("the container moves")
+
+        work.kinds = [until(1, step)]
+        streams = [FakeStream(f"s/{number}") for number in range(9)]
+        for stream in (FakeStream("s/bad"), *streams):
+            engine.wake(stream)
+        start = now()
+        await asyncio.gather(*(engine.wait(stream, "x", lambda row: row == 1) for stream in streams))
+        assert most == 3
+        assert now() - start < 6
+
+    in_virtual_time(scenario, streams_at_once=3)
 
 
 def test_a_call_is_answered_by_the_row_as_soon_as_a_step_ends():
