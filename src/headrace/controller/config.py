@@ -51,8 +51,13 @@ class ControllerConfig:
         86_400_000, low=1_000, high=30 * 86_400_000, help="Leases extend no transaction beyond this age."
     )
     commit_batch_max: int = internal(100, simulate=(1, 2), help="Transactions merged by one step.")
-    prepared_ms_max: int = tunable(
-        86_400_000, low=1_000, high=30 * 86_400_000, help="An undecided batch is aborted after this."
+    prepared_ms_max: int = internal(86_400_000, help="An undecided batch is aborted after this.")
+    outcomes_kept_ms: int = tunable(
+        86_400_000,
+        low=86_400_000,
+        high=30 * 86_400_000,
+        help="At least so long it is known how a transaction ended, in whole days; each of them costs a "
+        "question about an unknown transaction one read.",
     )
     sink_kept_ms: int = tunable(
         30 * 86_400_000,

@@ -89,7 +89,7 @@ def make_context(
         directory=Directory(store, scopes, segments, streams_max=config.streams_cached_max),
         numbering=Numbering(store),
         registry=registry,
-        outcomes=Outcomes(store, clock),
+        outcomes=Outcomes(store, clock, kept_ms=config.outcomes_kept_ms),
         sinks=Sinks(store),
         txn_ids=TxnIds(store),
         marks=WriterMarks(store, bucket_index, clock),

@@ -1,8 +1,8 @@
-"""How finished transactions ended, for at least a day after their end.
+"""How finished transactions ended, for a number of days after their end.
 
 Outcomes are bits in rows of 1024 ids. Rows live in one table per day, and a table is deleted as a whole when
-the day after it is over; old rows are not searched one by one. Marks for one row that are made at the same
-time are written together.
+so many days after it are over; old rows are not searched one by one. Marks for one row that are made at the
+same time are written together.
 
 Any number of controllers may write them. No bit is ever taken back, so what a remembered row says of a
 transaction is true; what it does not say is read.
@@ -48,11 +48,12 @@ class _Cached:
 
 
 class Outcomes:
-    """Written once per transaction, read for a day. Used on the controller's loop."""
+    """Written once per transaction, read for ``kept_ms``. Used on the controller's loop."""
 
-    def __init__(self, store: MetadataStore, clock: Clock) -> None:
+    def __init__(self, store: MetadataStore, clock: Clock, *, kept_ms: int = DAY_MS) -> None:
         self._store = store
         self._clock = clock
+        self._days_kept = -(-kept_ms // DAY_MS)
         self._cache: OrderedDict[tuple[int, bytes], _Cached] = OrderedDict()
         self._marks: dict[bytes, list[tuple[int, bool]]] = {}
         self._writers: dict[bytes, asyncio.Future[None]] = {}
@@ -94,8 +95,7 @@ class Outcomes:
     def known(self, uid: bytes, txn_id: int) -> bool | None:
         """Return what ``find`` would, as far as this controller knows without looking."""
         key = finished_key(uid, txn_id >> BLOCK_BITS)
-        today = self._today()
-        for day in (today, today - 1):
+        for day in self._days():
             cached = self._cache.get((day, key))
             found = None if cached is None else cached.row.find(txn_id & (BLOCK_IDS - 1))
             if found is not None:
@@ -108,7 +108,6 @@ class Outcomes:
 
     async def find_many(self, uid: bytes, txn_ids: Iterable[int]) -> dict[int, bool]:
         """Return True for committed, False for aborted; those not known to have ended are left out."""
-        today = self._today()
         blocks: dict[bytes, list[OutcomeRow]] = {}
         ended: dict[int, bool] = {}
         for txn_id in txn_ids:
@@ -116,7 +115,7 @@ class Outcomes:
             if found is None:
                 key = finished_key(uid, txn_id >> BLOCK_BITS)
                 if key not in blocks:
-                    blocks[key] = [(await self._read(day, key)).row for day in (today, today - 1)]
+                    blocks[key] = [(await self._read(day, key)).row for day in self._days()]
                 answers = (row.find(txn_id & (BLOCK_IDS - 1)) for row in blocks[key])
                 found = next((answer for answer in answers if answer is not None), None)
             if found is not None:
@@ -126,11 +125,10 @@ class Outcomes:
     async def newest(self, uid: bytes, count: int) -> list[tuple[int, bool]]:
         """Return up to ``count`` (id, committed) of one stream, those begun last first.
 
-        Looks at every row of two days: for people, not for programs.
+        Looks at every row of all days: for people, not for programs.
         """
         blocks: dict[int, OutcomeRow] = {}
-        today = self._today()
-        for day in (today - 1, today):
+        for day in reversed(self._days()):
             token = b""
             while rows := await self._scan(day, token):
                 for key, value in rows[0]:
@@ -152,13 +150,13 @@ class Outcomes:
 
         The store does not list its tables; a row for each says which there are, however old.
         """
-        today = self._today()
+        oldest = self._days()[-1]
         for key, day in await self._listed_days():
-            if day < today - 1:
+            if day < oldest:
                 await self._store.delete_table(finished_table(day))
                 await self._store.update(COUNTERS, [Write(key, None)])
                 self._tables.discard(day)
-        for cached in [cached for cached in self._cache if cached[0] < today - 1]:
+        for cached in [cached for cached in self._cache if cached[0] < oldest]:
             del self._cache[cached]
 
     # ---------------------------------------------------------------------------------- writing
@@ -251,6 +249,11 @@ class Outcomes:
         if not page.rows:
             return None
         return [(key, row.value) for key, row in page.rows], page.token
+
+    def _days(self) -> range:
+        """Return the days that are remembered, today first."""
+        today = self._today()
+        return range(today, today - self._days_kept - 1, -1)
 
     def _today(self) -> int:
         return self._clock.now_ms() // DAY_MS

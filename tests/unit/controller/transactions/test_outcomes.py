@@ -74,6 +74,22 @@ async def test_an_outcome_is_remembered_for_a_whole_day_and_forgotten_after_two(
     assert await days_with_tables(store) == [11, 12]
 
 
+async def test_outcomes_are_remembered_for_as_many_days_as_is_set():
+    store, clock = await make_store(), ManualClock(10 * DAY_MS)
+    outcomes = Outcomes(store, clock, kept_ms=3 * DAY_MS)
+    for day in range(4):
+        await outcomes.record(UID, [day], committed=True)
+        clock.now += DAY_MS
+    clock.now -= 1
+    reread = Outcomes(store, clock, kept_ms=3 * DAY_MS)
+    assert [await reread.find(UID, txn_id) for txn_id in range(4)] == [True] * 4
+    assert [txn_id for txn_id, _ in await reread.newest(UID, 10)] == [3, 2, 1, 0]
+    clock.now += 1
+    await outcomes.record(UID, [9], committed=True)
+    assert [await outcomes.find(UID, txn_id) for txn_id in (0, 1, 9)] == [None, True, True]
+    assert await days_with_tables(store) == [11, 12, 13, 14]
+
+
 async def test_a_day_that_ends_between_two_writes_loses_nothing():
     store, clock = await make_store(), ManualClock(10 * DAY_MS)
     outcomes = make(store, clock)
