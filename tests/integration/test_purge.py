@@ -10,7 +10,9 @@ import pytest
 
 from headrace.cli.main import main
 from headrace.client import blocking
+from headrace.errors import InvalidArgumentError
 from headrace.model.policies import ScalingPolicy, StreamConfiguration
+from headrace.model.stream_cut import StreamCut
 from headrace.testing import LocalServer
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
@@ -66,6 +68,36 @@ def test_what_was_truncated_is_in_no_file_after_a_purge(server, tmp_path, capsys
     server.restart()
     assert len(read_all(client, "t")) == EVENTS + 10
     assert files_with(tmp_path / "data", SECRET) == []
+
+
+def test_a_sealed_stream_is_truncated_at_every_door_and_purged(server, tmp_path, capsys):
+    server, client = server
+    write(client, "other", b"beside")
+    write(client, "t", SECRET)
+    cut = client.tail_cut("s", "t")
+    write(client, "t", PUBLIC)
+    client.seal_stream("s", "t")
+    assert purge(server) == 0
+    assert files_with(tmp_path / "data", SECRET)
+    client.truncate_stream(cut)
+    assert client.head_cut("s", "t") == cut
+    assert len(read_all(client, "t")) == EVENTS
+    assert purge(server) == 0
+    assert files_with(tmp_path / "data", SECRET) == []
+    with pytest.raises(InvalidArgumentError, match="in front of the head"):
+        client.truncate_stream(StreamCut.from_offsets("s", "t", dict.fromkeys(cut.offsets, 0)))
+    server.restart()
+    assert files_with(tmp_path / "data", PUBLIC)
+    capsys.readouterr()
+    assert main(["stream", "truncate", "s/t", "--to", "tail", "--yes", "--json", "--uri", server.uri]) == 0
+    head = StreamCut.from_text(json.loads(capsys.readouterr().out)["head"])
+    assert head == client.head_cut("s", "t") != cut
+    assert purge(server) == 0
+    assert files_with(tmp_path / "data", PUBLIC) == []
+    assert read_all(client, "t") == []
+    assert client.stream_info("s", "t").sealed
+    assert client.delete_stream("s", "t")
+    assert len(read_all(client, "other")) == EVENTS
 
 
 def test_what_was_deleted_is_in_no_file_after_a_purge(server, tmp_path):

@@ -87,8 +87,9 @@ def truncate_stream(
     with connection.connect() as client:
         cut = client.tail_cut(scope, name) if given is None else given
         client.truncate_stream(cut, any_offset=any_offset)
+        head = cut if cut.offsets or not as_json else client.head_cut(scope, name)
     if as_json:
-        print_json({"scope": scope, "stream": name, "head": cut.as_text()})
+        print_json({"scope": scope, "stream": name, "head": head.as_text()})
 
 
 def seal_stream(*, stream: str, yes: bool, connection: Connection, as_json: bool) -> None:

@@ -27,6 +27,7 @@ from headrace.controller.api.stream_calls import StreamCalls
 from headrace.controller.api.stream_time_calls import StreamTimeCalls
 from headrace.controller.api.table_calls import KeyValueTableCalls
 from headrace.controller.api.transaction_calls import TransactionCalls
+from headrace.controller.api.truncation_calls import TruncationCalls
 from headrace.controller.api.writer_calls import WriterCalls
 from headrace.controller.config import ControllerConfig
 from headrace.controller.context import make_context
@@ -63,7 +64,7 @@ from headrace.model.endpoint import Endpoint
 from headrace.model.names import SYSTEM_SCOPE, find_stream_segment
 from headrace.model.policies import ScalingPolicy, StreamConfiguration
 from headrace.model.segment_report import SegmentReport, encode_report
-from headrace.rpc.generated import batch_commit_pb2, controller_pb2, stream_time_pb2
+from headrace.rpc.generated import batch_commit_pb2, controller_pb2, stream_time_pb2, truncation_pb2
 from headrace.runtime.clock import Clock
 from headrace.runtime.entropy import Entropy
 from headrace.runtime.logs import logger
@@ -142,6 +143,7 @@ class Controller:
             KeyValueTableCalls(self.context, self._tables),
             BatchCommitCalls(self.context, self.transactions),
             StreamTimeCalls(self.context),
+            TruncationCalls(self.streams),
             ClusterCalls(self.context.buckets),
         )
 
@@ -237,6 +239,7 @@ class GrpcServer(_GrpcServer):
             controller_pb2.DESCRIPTOR.services_by_name["ControllerService"],
             batch_commit_pb2.DESCRIPTOR.services_by_name["BatchCommitService"],
             stream_time_pb2.DESCRIPTOR.services_by_name["StreamTimeService"],
+            truncation_pb2.DESCRIPTOR.services_by_name["TruncationService"],
         ]
         rules = make_rules(readers_manage_groups=readers_manage_groups)
         front = CallFront(controller.handlers, gatekeeper, rules, tokens)

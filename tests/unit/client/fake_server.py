@@ -512,7 +512,8 @@ class FakeController(ControllerServiceServicer):
 
     async def truncateStream(self, request, context):
         self.counts["truncateStream"] += 1
-        return pb.UpdateStreamStatus(status=0)
+        is_sealed = self._key(request.streamInfo) in self.sealed_streams
+        return pb.UpdateStreamStatus(status=pb.UpdateStreamStatus.STREAM_SEALED if is_sealed else 0)
 
     async def sealStream(self, request, context):
         self.seal_now(*await self._known(request, context))

@@ -74,6 +74,15 @@ async def test_a_scale_is_waited_for_and_a_stale_one_refused(system, client):
     assert await client.key_ranges("s", "t", [0]) == {0: FULL_RANGE}
 
 
+async def test_a_sealed_stream_of_a_controller_of_another_kind_is_not_truncated_and_the_error_says_so(
+    system, client
+):
+    await client.create_stream("s", "t")
+    await client.seal_stream("s", "t")
+    with pytest.raises(UnsupportedError, match=r"s/t is sealed, and nothing was dropped.*delete"):
+        await client.truncate_stream(await client.head_cut("s", "t"))
+
+
 async def test_streams_are_listed_page_by_page(system, client):
     for name in ("one", "two", "_MARKone"):
         system.controller.create("s", name)

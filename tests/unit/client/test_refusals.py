@@ -20,7 +20,6 @@ from headrace.errors import (
 )
 from headrace.model.key_space import FULL_RANGE
 from headrace.model.policies import ScalingPolicy, StreamConfiguration
-from headrace.model.stream_cut import StreamCut
 from headrace.rpc.generated import controller_pb2 as pb
 from headrace.rpc.refusals import STATUSES, refusal_of, refusing_reply, tell_error, told_error
 from headrace.runtime.entropy import SeededEntropy
@@ -117,20 +116,24 @@ async def refusal(work):
 
 
 async def test_a_sealed_stream_is_named_as_such_by_every_call(served):
-    _, client = served
+    service, client = served
     await client.seal_stream("s", "t")
     writer = client.txn_writer("s", "t")
-    cut = StreamCut.from_offsets("s", "t", {0: 0, 1: 0})
+    controller = Controller(
+        ControllerAddress.parse(f"tcp://127.0.0.1:{service.port}"), ClientConfig(), SeededEntropy(1)
+    )
+    cut = pb.StreamCut(streamInfo=pb.StreamInfo(scope="s", stream="t"), cut={0: 0, 1: 0})
     for work in (
         writer.begin(),
         client.scale_stream("s", "t", [0], [KeyRange(0.0, 0.5)]),
-        client.truncate_stream(cut),
+        controller.call("truncateStream", cut),  # as other clients ask; ours goes on with a call of its own
         client.update_stream("s", "t", StreamConfiguration(scaling=ScalingPolicy.fixed(3))),
     ):
         kind, text = await refusal(work)
         assert kind is errors.StreamSealedError
         assert "is sealed" in text
     await writer.close()
+    await controller.close()
 
 
 async def test_failure_is_told_apart(served):

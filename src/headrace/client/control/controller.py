@@ -45,6 +45,7 @@ from headrace.rpc.generated import controller_pb2 as pb
 from headrace.rpc.generated.batch_commit_pb2_grpc import BatchCommitServiceStub
 from headrace.rpc.generated.controller_pb2_grpc import ControllerServiceStub
 from headrace.rpc.generated.stream_time_pb2_grpc import StreamTimeServiceStub
+from headrace.rpc.generated.truncation_pb2_grpc import TruncationServiceStub
 from headrace.rpc.refusals import refusal_of, told_error
 from headrace.runtime import logs
 from headrace.runtime.entropy import Entropy
@@ -128,6 +129,10 @@ class Controller:
     async def call_time(self, method: str, request: Any) -> Any:
         """Call a method of the service of times. Raises as :meth:`call`."""
         return await self._attempts(StreamTimeServiceStub, method, request, None, None)
+
+    async def call_truncation(self, method: str, request: Any) -> Any:
+        """Call a method of the service of truncations. Raises as :meth:`call`."""
+        return await self._attempts(TruncationServiceStub, method, request, None, None)
 
     async def _attempts(
         self, stub: Any, method: str, request: Any, timeout_s: float | None, attempts: int | None

@@ -8,13 +8,21 @@ from dataclasses import dataclass
 from typing import Final
 
 from headrace.client.control.controller import Controller
-from headrace.errors import NoSuchScopeError, NoSuchStreamError, ScopeExistsError, StreamExistsError
+from headrace.errors import (
+    NoSuchScopeError,
+    NoSuchStreamError,
+    ScopeExistsError,
+    StreamExistsError,
+    StreamSealedError,
+    UnsupportedError,
+)
 from headrace.model.key_space import KeyRange
 from headrace.model.names import check_user_name
 from headrace.model.policies import StreamConfiguration
 from headrace.model.stream_cut import StreamCut
 from headrace.rpc import convert
 from headrace.rpc.generated import controller_pb2 as pb
+from headrace.rpc.generated import truncation_pb2 as tr
 from headrace.runtime.clock import Clock
 
 _SCALE_POLL_S: Final = (0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
@@ -109,17 +117,33 @@ class Streams:
         await self._controller.call("updateStream", message)
 
     async def truncate_stream(self, cut: StreamCut) -> None:
-        """Drop everything in front of ``cut``.
+        """Drop everything in front of ``cut``; without segments it is the end of a sealed stream.
 
         Raises:
             NoSuchStreamError: there is no such stream.
-            StreamSealedError: it is sealed.
+            UnsupportedError: it is sealed, and the controller is not one of ours.
             InvalidArgumentError: the cut is invalid, or lies in front of the head or beyond the tail.
             StreamBusyError: another truncation is active.
             ControllerFailureError: the controller is not one of ours, and refused for one of these reasons.
         """
         message = convert.stream_cut_to_message(cut.scope, cut.stream, cut.offsets)
-        await self._controller.call("truncateStream", message)
+        try:
+            await self._controller.call("truncateStream", message)
+        except StreamSealedError:
+            await self._truncate_sealed(cut)
+
+    async def _truncate_sealed(self, cut: StreamCut) -> None:
+        """The compatible call truncates no sealed stream; ours does, which only controllers of ours have."""
+        request = tr.TruncateAnyStreamRequest(
+            streamInfo=convert.stream_info(cut.scope, cut.stream), cut=cut.offsets
+        )
+        try:
+            await self._controller.call_truncation("truncateAnyStream", request)
+        except UnsupportedError:
+            raise UnsupportedError(
+                f"stream {cut.scoped_stream} is sealed, and nothing was dropped: "
+                "this controller truncates no sealed streams; delete the whole stream instead"
+            ) from None
 
     async def seal_stream(self, scope: str, stream: str) -> None:
         """Allow no more writes to a stream; sealing a sealed one succeeds.

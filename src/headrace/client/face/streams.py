@@ -161,15 +161,15 @@ class StreamFace(ClientCore):
         return [SegmentRange(*each) for each in made]
 
     async def truncate_stream(self, cut: StreamCut, *, any_offset: bool = False) -> None:
-        """Drop everything in front of ``cut``.
+        """Drop everything in front of ``cut``, also of a sealed stream.
 
         Args:
-            cut: where the stream begins then.
+            cut: where the stream begins then; the tail of a sealed stream is its end.
             any_offset: whether a place is not looked at: for plain bytes that happen to look like events.
 
         Raises:
             NoSuchStreamError: there is no such stream.
-            StreamSealedError: it is sealed.
+            UnsupportedError: it is sealed, and the controller is not one of ours.
             InvalidArgumentError: the stream never had a segment of the cut, or an offset is behind the tail
                 or inside an event, so that no reader could begin there.
         """

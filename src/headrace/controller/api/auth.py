@@ -96,6 +96,7 @@ def make_rules(*, readers_manage_groups: bool = True) -> Mapping[str, Rule]:
         "abort_transaction_batch": _stream(_UPDATE, _info),
         "get_sink_watermark": _stream(_READ, _info),
         "get_cut_at": _stream(_READ, _info),
+        "truncate_any_stream": _stream(_UPDATE, _info),
     }
 
 

@@ -118,10 +118,9 @@ OPERATIONS: Final[Mapping[tuple[str, str], Operation]] = {
     ),
     ("PUT", f"{_STREAM}/truncation"): Operation(
         "truncateStream",
-        "Drop what lies before a cut.",
+        "Drop what lies before a cut, also of a sealed stream.",
         m.Cut,
         body=m.TruncateRequest,
-        refusals=(412,),
     ),
     ("POST", f"{_STREAM}/purge"): Operation(
         "purgeStream",

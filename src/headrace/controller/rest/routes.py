@@ -59,7 +59,7 @@ from headrace.controller.rest.server_inside import ServerInside
 from headrace.controller.server import Controller
 from headrace.controller.store.rows.stream_row import StreamRow, decode_stream
 from headrace.controller.workflows.cuts_in_time import cut_at
-from headrace.errors import NoSuchScopeError, StreamSealedError
+from headrace.errors import NoSuchScopeError
 from headrace.limits import INT64_MAX, NAME_CHARS_MAX
 from headrace.model.names import READER_GROUP_PREFIX, check_user_name, segment_name
 from headrace.model.stream_cut import StreamCut
@@ -229,10 +229,7 @@ class RestRoutes:
     async def truncate_stream(self, request: Request) -> Response:
         scope, name = request.path_params["scope"], request.path_params["stream"]
         cut = cut_of(scope, name, await body_of(request, TruncateRequest))
-        try:
-            await self._controller.streams.truncate(scope, name, cut.offsets)
-        except StreamSealedError as error:
-            return refusal(412, str(error))
+        await self._controller.streams.truncate_any(scope, name, cut.offsets)
         return answer(cut_model(cut))
 
     async def purge_stream(self, request: Request) -> Response:

@@ -160,4 +160,4 @@ class Sweeper:
 def has_work(row: StreamRow) -> bool:
     """Whether a row says that something was begun and not finished."""
     begun = row.deleting or row.state not in {StreamState.ACTIVE, StreamState.SEALED}
-    return begun or row.scale is not None or row.wants != NO_WANTS
+    return begun or row.truncating is not None or row.scale is not None or row.wants != NO_WANTS

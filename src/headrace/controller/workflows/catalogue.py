@@ -37,6 +37,8 @@ class Catalogue:
                 return lambda: scale_stream(context, stream)
             case StreamState.TRUNCATING:
                 return lambda: resume_truncate(context, stream)
+            case StreamState.SEALED if row.truncating is not None:
+                return lambda: resume_truncate(context, stream)
             case StreamState.UPDATING:
                 return lambda: resume_update(context, stream)
             case StreamState.SEALING:

@@ -18,7 +18,7 @@ from headrace.controller.workflows.delete_stream import begin_delete
 from headrace.controller.workflows.seal_stream import begin_seal
 from headrace.controller.workflows.truncate_stream import begin_truncate
 from headrace.controller.workflows.update_stream import begin_update
-from headrace.errors import StreamBusyError, StreamSealedError
+from headrace.errors import NoSuchStreamError, StreamBusyError, StreamSealedError
 from headrace.model.policies import StreamConfiguration
 
 Cut = tuple[tuple[int, int], ...]
@@ -66,6 +66,28 @@ def accept_truncate(cut: Cut, head: Cut | None, *, wait: bool) -> Transition:
         if wait or not is_free(row):
             return replace(row, wants=replace(row.wants, truncate=cut))
         return begin_truncate(dict(cut))(row)
+
+    return transition
+
+
+def accept_sealed_truncate(cut: Cut, head: Cut | None) -> Transition:
+    """Begin the truncation of a sealed stream, to which nothing else happens but its deletion; do not if
+    ``head``, for which it was checked, has moved.
+
+    Raises NoSuchStreamError if it is being deleted; StreamBusyError if another truncation runs, or it is not
+    sealed.
+    """
+
+    def transition(row: StreamRow) -> StreamRow:
+        if row.deleting:
+            raise NoSuchStreamError("the stream is being deleted")
+        if row.state is not StreamState.SEALED:
+            raise StreamBusyError(f"the stream is {row.state.name}")
+        if cut in {row.truncating, row.truncation}:
+            return row
+        if row.truncating is not None:
+            raise StreamBusyError("another truncation of the stream is in progress")
+        return row if row.truncation != head else begin_truncate(dict(cut))(row)
 
     return transition
 

@@ -16,7 +16,7 @@ from headrace.controller.streams.stream import Stream, Transition, sorted_cut
 from headrace.controller.workflows import intents
 from headrace.controller.workflows.create_stream import create_stream
 from headrace.controller.workflows.truncate_stream import check_truncation
-from headrace.errors import NoSuchStreamError, StreamBusyError, StreamNotSealedError
+from headrace.errors import NoSuchStreamError, StreamBusyError, StreamNotSealedError, StreamSealedError
 from headrace.model.policies import StreamConfiguration
 from headrace.model.stream_cut import COMPLETED
 
@@ -54,8 +54,7 @@ class StreamRequests:
             InvalidArgumentError: see ``check_truncation``. Nothing was changed.
         """
         stream = await self._complete(scope, name)
-        if COMPLETED in cut.values():
-            cut = with_beginnings(await stream.cuts().place(cut))
+        cut = await _with_real_offsets(stream, cut)
         wanted = sorted_cut(cut)
         while True:
             head = stream.row.truncation
@@ -68,6 +67,21 @@ class StreamRequests:
             if row.truncation == head or wanted in {row.truncation, row.truncating, row.wants.truncate}:
                 break
         await self._wait(stream, "truncation", lambda row: intents.truncation_is_over(row, wanted))
+
+    async def truncate_any(self, scope: str, name: str, cut: Mapping[int, int]) -> None:
+        """Truncate the stream at ``cut``, also if it is sealed, or about to be. A cut without segments is the
+        end of a sealed stream.
+
+        Raises:
+            StreamBusyError: another truncation waits or runs.
+            InvalidArgumentError: see ``check_truncation``. Nothing was changed.
+        """
+        try:
+            await self.truncate(scope, name, cut)
+        except StreamSealedError:
+            stream = await self._complete(scope, name)
+            await self._wait(stream, "seal", intents.seal_is_over)
+            await self._truncate_sealed(stream, cut)
 
     async def seal(self, scope: str, name: str) -> None:
         """Seal the stream; one that is sealed stays as it is."""
@@ -94,6 +108,21 @@ class StreamRequests:
             raise StreamBusyError(str(error)) from None
 
     # ---------------------------------------------------------------------------------- inside
+
+    async def _truncate_sealed(self, stream: Stream, cut: Mapping[int, int]) -> None:
+        if cut:
+            cut = await _with_real_offsets(stream, cut)
+        else:
+            cut = await stream.sealed_lengths(stream.row.epoch.segment_ids())
+        wanted = sorted_cut(cut)
+        while True:
+            head = stream.row.truncation
+            if wanted not in {head, stream.row.truncating}:
+                await check_truncation(self._context, stream, cut, head)
+            row = await self._accept(stream, intents.accept_sealed_truncate(wanted, head))
+            if wanted in {row.truncation, row.truncating}:
+                break
+        await self._wait(stream, "truncation", lambda row: row.truncating != wanted)
 
     async def _seal(self, stream: Stream) -> None:
         await self._accept(stream, intents.accept_seal(wait=self._is_busy(stream)))
@@ -131,3 +160,8 @@ class StreamRequests:
             return
         self._context.wake(stream)
         await self._context.engine.wait(stream, what, is_over)
+
+
+async def _with_real_offsets(stream: Stream, cut: Mapping[int, int]) -> Mapping[int, int]:
+    """Return the same position without segments that were not reached yet."""
+    return with_beginnings(await stream.cuts().place(cut)) if COMPLETED in cut.values() else cut

@@ -1,10 +1,9 @@
 """Drop what lies before a cut.
 
-1. State TRUNCATING with the cut.
+1. State TRUNCATING with the cut; a sealed stream stays SEALED.
 2. The segments of the cut are truncated at their offsets; segments that lie between the last cut and this
-one are
-   deleted.
-3. The cut is the head of the stream; state ACTIVE.
+   one are deleted.
+3. The cut is the head of the stream; state ACTIVE, or SEALED.
 """
 
 from __future__ import annotations
@@ -85,12 +84,14 @@ async def _check_offsets(context: ControllerContext, stream: Stream, cut: Mappin
 
 
 def begin_truncate(cut: Mapping[int, int]) -> Transition:
-    """ACTIVE -> TRUNCATING."""
+    """ACTIVE -> TRUNCATING; a sealed stream stays SEALED."""
 
     def transition(row: StreamRow) -> StreamRow:
         wanted = sorted_cut(cut)
         if wanted in {row.truncating, row.truncation}:
             return row
+        if row.state is StreamState.SEALED and row.truncating is None:
+            return replace(row, truncating=wanted)
         if row.state is not StreamState.ACTIVE:
             raise StreamBusyError(f"the stream is {row.state.name}")
         return replace(row, state=StreamState.TRUNCATING, truncating=wanted)
@@ -102,6 +103,7 @@ def finish_truncate(cut: tuple[tuple[int, int], ...]) -> Transition:
     def transition(row: StreamRow) -> StreamRow:
         if row.truncating != cut:
             return row
-        return replace(row, state=StreamState.ACTIVE, truncation=cut, truncating=None)
+        state = StreamState.SEALED if row.state is StreamState.SEALED else StreamState.ACTIVE
+        return replace(row, state=state, truncation=cut, truncating=None)
 
     return transition

@@ -7,12 +7,13 @@ from google.protobuf.descriptor import FieldDescriptor as Field
 from google.protobuf.message_factory import GetMessageClass
 
 from headrace.limits import INT64_MAX, INT64_MIN
-from headrace.rpc.generated import batch_commit_pb2, controller_pb2, stream_time_pb2
+from headrace.rpc.generated import batch_commit_pb2, controller_pb2, stream_time_pb2, truncation_pb2
 
 SERVICES = [
     controller_pb2.DESCRIPTOR.services_by_name["ControllerService"],
     batch_commit_pb2.DESCRIPTOR.services_by_name["BatchCommitService"],
     stream_time_pb2.DESCRIPTOR.services_by_name["StreamTimeService"],
+    truncation_pb2.DESCRIPTOR.services_by_name["TruncationService"],
 ]
 METHODS = {method.name: method for service in SERVICES for method in service.methods}
 

@@ -30,7 +30,7 @@ TABLE_OF_THE_PROTOCOL = {
     (STREAM, UPDATE): """updateStream truncateStream sealStream deleteStream scale getEpochSegments
         createTransaction commitTransaction abortTransaction pingTransaction listSubscribers
         updateSubscriberStreamCut noteTimestampFromWriter removeWriter getCurrentSegments getSegments
-        createTaggedTransaction commitTransactionBatch abortTransactionBatch""",
+        createTaggedTransaction commitTransactionBatch abortTransactionBatch truncateAnyStream""",
     (STREAM, READ): """checkStreamExists getStreamConfiguration getSegmentsImmediatelyFollowing
         getSegmentsImmediatlyFollowing getSegmentsBetween checkScale getURI isSegmentValid isStreamCutValid
         checkTransactionState listCompletedTransactions getSinkWatermark getCutAt""",

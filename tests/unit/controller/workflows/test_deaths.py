@@ -12,6 +12,7 @@ from headrace.limits import INT64_MIN
 from headrace.model.policies import ScalingPolicy
 from headrace.rpc.generated import batch_commit_pb2 as bb
 from headrace.rpc.generated import controller_pb2 as pb
+from headrace.rpc.generated import truncation_pb2 as tr
 from tests.unit.controller.api.test_reader_group_calls import ID
 from tests.unit.controller.api.test_reader_group_calls import config as group_config
 from tests.unit.controller.api.test_table_calls import config as table_config
@@ -192,6 +193,33 @@ async def test_truncation(deaths):
         assert world.segments.segments["s/t/1.#epoch.1"].start_offset == 3
 
     assert await deaths.run(prepare, act, act, check) >= 5
+
+
+@simulated
+async def test_truncation_of_a_sealed_stream(deaths):
+    cut = {(1 << 32) + 1: 3, (1 << 32) + 2: 2}
+
+    async def prepare(controller):
+        await make_stream(controller, 1)
+        await call(controller, "scale", scale_request([0], [(0.0, 0.5), (0.5, 1.0)]))
+        await idle(controller)
+        for segment in ("s/t/1.#epoch.1", "s/t/2.#epoch.1"):
+            deaths.world.segments.write(segment, b"0123456789")
+        assert (await call(controller, "seal_stream", info())).status == pb.UpdateStreamStatus.SUCCESS
+
+    async def act(controller, _):
+        await call(controller, "truncate_any_stream", tr.TruncateAnyStreamRequest(streamInfo=info(), cut=cut))
+
+    async def check(world, controller, _):
+        head = await call(controller, "get_segments", pb.GetSegmentsRequest(streamInfo=info()))
+        assert {each.segmentId.segmentId: each.offset for each in head.segments} == cut
+        assert world.segments.segments["s/t/1.#epoch.1"].start_offset == 3
+        compatible = pb.StreamCut(streamInfo=info(), cut={**cut, (1 << 32) + 2: 5})
+        answer = await call(controller, "truncate_stream", compatible)
+        assert answer.status == pb.UpdateStreamStatus.STREAM_SEALED
+        assert (await call(controller, "delete_stream", info())).status == pb.DeleteStreamStatus.SUCCESS
+
+    assert await deaths.run(prepare, act, act, check) >= 3
 
 
 @simulated

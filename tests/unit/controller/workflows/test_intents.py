@@ -21,7 +21,13 @@ from headrace.controller.workflows.delete_stream import begin_delete
 from headrace.controller.workflows.seal_stream import begin_seal, finish_seal
 from headrace.controller.workflows.truncate_stream import finish_truncate
 from headrace.controller.workflows.update_stream import finish_update
-from headrace.errors import HeadraceError, StreamBusyError, StreamNotSealedError, StreamSealedError
+from headrace.errors import (
+    HeadraceError,
+    NoSuchStreamError,
+    StreamBusyError,
+    StreamNotSealedError,
+    StreamSealedError,
+)
 from headrace.model.policies import ScalingPolicy, StreamConfiguration
 
 CONFIG = StreamConfiguration()
@@ -133,6 +139,24 @@ def test_what_can_never_happen_is_refused_before_anything_is_written():
             intents.accept_delete(row)
 
 
+def test_a_sealed_stream_is_truncated_and_stays_sealed():
+    sealed = apply(active(), begin_seal, finish_seal(0))
+    truncating = apply(sealed, intents.accept_sealed_truncate(CUT, None))
+    assert (truncating.state, truncating.truncating) == (StreamState.SEALED, CUT)
+    with pytest.raises(StreamBusyError):
+        intents.accept_sealed_truncate(LATER, None)(truncating)
+    truncated = apply(truncating, finish_truncate(CUT))
+    assert (truncated.state, truncated.truncation) == (StreamState.SEALED, CUT)
+    assert intents.accept_sealed_truncate(LATER, None)(truncated) is truncated, "checked for another head"
+    assert apply(truncated, intents.accept_sealed_truncate(LATER, CUT)).truncating == LATER
+    assert apply(truncating, intents.accept_delete).deleting
+    with pytest.raises(NoSuchStreamError):
+        intents.accept_sealed_truncate(LATER, CUT)(apply(truncated, intents.accept_delete))
+    for row in (active(), committing(), apply(active(), begin_seal)):
+        with pytest.raises(StreamBusyError):
+            intents.accept_sealed_truncate(CUT, None)(row)
+
+
 def test_a_seal_drops_changes_that_wait_and_their_callers_are_refused():
     row = apply(
         active(),
@@ -165,6 +189,8 @@ STEPS = [
     *(intents.accept_update(config, wait=wait) for config in (ONE, OTHER) for wait in (False, True)),
     *(intents.accept_truncate(CUT, None, wait=wait) for wait in (False, True)),
     *(intents.accept_truncate(LATER, CUT, wait=wait) for wait in (False, True)),
+    intents.accept_sealed_truncate(CUT, None),
+    intents.accept_sealed_truncate(LATER, CUT),
     *(intents.accept_seal(wait=wait) for wait in (False, True)),
     intents.accept_delete,
     intents.begin_wanted,
@@ -207,5 +233,6 @@ def test_every_order_of_requests_and_steps_ends_with_nothing_left_waiting(order)
         if row.state is StreamState.ACTIVE:
             row = apply(row, intents.begin_wanted)
     assert row.wants == NO_WANTS
+    assert row.truncating is None
     assert row.state in {StreamState.ACTIVE, StreamState.SEALED}
     assert [row.state is StreamState.SEALED, row.deleting] == promised

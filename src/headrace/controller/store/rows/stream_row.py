@@ -102,7 +102,8 @@ class StreamRow:
     """``uid`` distinguishes this stream from earlier ones of the same name.
 
     ``truncation`` and ``truncating`` are cuts (segment id, offset), sorted; None is the untouched head and
-    no truncation in progress. ``updating`` is the configuration being applied.
+    no truncation in progress, which a sealed stream may have as well. ``updating`` is the configuration being
+    applied.
     """
 
     uid: bytes
@@ -124,7 +125,8 @@ class StreamRow:
         self.epoch.check()
         busy = self.state
         assert (self.commit is None) or busy in {StreamState.COMMITTING_TXN, StreamState.SEALING}
-        assert (self.truncating is None) == (busy is not StreamState.TRUNCATING)
+        if busy is not StreamState.SEALED:  # it stays sealed meanwhile
+            assert (self.truncating is None) == (busy is not StreamState.TRUNCATING)
         assert (self.updating is None) == (busy is not StreamState.UPDATING)
         if self.scale is not None and self.scale.phase is not ScalePhase.WAITING:
             assert busy in {StreamState.SCALING, StreamState.UPDATING}
