@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from headrace.controller.context import ControllerContext
+from headrace.controller.policies.lasting_time import LastingTime
 from headrace.controller.policies.lower_bound import LowerBound
 from headrace.controller.policies.retention import (
     LOWER_BOUND,
@@ -83,6 +84,7 @@ class StreamRetention:
         self._requests = requests
         self._subscribers = Subscribers(context.store)
         self._period_ms = round(context.config.retention.period_s * 1000)
+        self._time = LastingTime(self._period_ms)
 
     async def enforce(self, member: BucketMember) -> None:
         """Do the work of one period for the stream of ``member``; remove the member if there is none.
@@ -94,7 +96,7 @@ class StreamRetention:
         if stream is None or not has_policy(stream.row):
             await self._context.bucket_index.remove(member)
             return
-        policy, now_ms = stream.row.config.retention, self._context.clock.now_ms()
+        policy, now_ms = stream.row.config.retention, self._now_ms()
         if policy.kind is RetentionKind.NONE or 0 <= now_ms - member.since_ms < self._period_ms:
             return  # it is too early, unless the clock went back since
         if stream.row.state in {StreamState.CREATING, StreamState.SEALING, StreamState.SEALED}:
@@ -108,6 +110,18 @@ class StreamRetention:
             await self._truncate(stream, cut)
         await self._drop_passed(stream, present)
 
+    def _now_ms(self) -> int:
+        """Return the time that counts here: not that of a wall clock that has just jumped ahead."""
+        monotonic_ms = round(asyncio.get_running_loop().time() * 1000)
+        counted = self._time.look(self._context.clock.now_ms(), monotonic_ms)
+        if counted.jumped_ms:
+            _log.warning(
+                "the wall clock jumped ahead; retention follows it if that lasts longer than a period",
+                jumped_s=counted.jumped_ms // 1000,
+                period_s=self._period_ms / 1000,
+            )
+        return counted.time_ms
+
     # ---------------------------------------------------------------------------------- the set
 
     async def _with_tail_cut(self, stream: Stream, policy: RetentionPolicy) -> RetentionSet:
@@ -117,11 +131,11 @@ class StreamRetention:
             present = await self._context.retention_sets.read(uid)
             members = list(present.members)
             last_ms = members[-1].time_ms if members else 0
-            if members and 0 <= self._context.clock.now_ms() - last_ms < self._period_ms * _YOUNG:
+            if members and 0 <= self._now_ms() - last_ms < self._period_ms * _YOUNG:
                 return present
             tail = await self._read_tail(stream)
             # After the lengths: nothing in front of the cut is younger.
-            time_ms = max(self._context.clock.now_ms(), last_ms + 1)
+            time_ms = max(self._now_ms(), last_ms + 1)
             if tail is None:
                 return present
             latest = await self._context.retention_sets.find_cut(uid, members[-1]) if members else None

@@ -17,6 +17,7 @@ from tests.unit.controller.conftest import World
 from tests.unit.controller.mortality import check_world, every_death, every_misfortune, idle, simulated
 
 PERIOD_MS = 60_000
+YEAR_MS = 365 * 86_400_000
 
 
 def by_size(*limits):
@@ -377,6 +378,31 @@ async def test_a_subscriber_that_never_reported_retains_nothing(world):
             await write(world, controller, 100)
             await period(world, controller)
         assert await head(controller) == {0: 100}
+
+
+# ---- clocks
+
+
+@simulated
+async def test_a_clock_that_jumps_to_another_year_for_a_while_deletes_nothing_and_is_reported_once(caplog):
+    world = World()
+    async with world.running() as controller:
+        await make_stream(controller, by_periods(100))
+        await write(world, controller, 100)
+        await pass_periods(world, 3)
+        world.clock.now += 14 * YEAR_MS
+        for _ in range(5):
+            await asyncio.sleep(PERIOD_MS / 1000 / 6)
+            await controller.retention.streams.enforce(await member_of(controller))
+            await write(world, controller, 1)
+        world.clock.now += PERIOD_MS - 14 * YEAR_MS
+        await pass_periods(world, 10)
+        assert await head(controller) is None
+        assert all(each.time_ms <= world.clock.now for each in await members(controller))
+        assert len([each for each in caplog.messages if "jumped ahead" in each]) == 1
+        world.clock.now += 14 * YEAR_MS
+        await pass_periods(world, 4)
+        assert await head(controller) == {0: 105}, "it lasts, so it is the time"
 
 
 # ---- trouble
