@@ -4,6 +4,7 @@ without a unit is refused with what to write instead, and creates nothing.
 
 import itertools
 import sys
+import time
 from datetime import timedelta
 
 import grpc
@@ -17,7 +18,9 @@ from headrace.model.policies import RetentionKind, RetentionPolicy
 from headrace.rpc.generated import controller_pb2 as pb
 from headrace.rpc.generated.controller_pb2_grpc import ControllerServiceStub
 from headrace.spark.creation import ensure_stream
-from headrace.spark.options import parse_sink
+from headrace.spark.cuts import given_cut
+from headrace.spark.options import parse_sink, parse_source
+from headrace.spark.stream_graph import ClientStreamGraph
 from headrace.testing import LocalServer
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
@@ -211,8 +214,6 @@ def test_control_calls_refuse_a_zero_and_take_none_as_every_client_says_it(serve
     ],
 )
 def test_a_limit_of_zero_of_a_job_is_refused(name):
-    from headrace.spark.options import parse_source
-
     with pytest.raises(InvalidArgumentError, match=f"option {name} is 0: leaving it out"):
         parse_source({"path": "a/b", name: "0"}, streaming=True)
     assert parse_source({"path": "a/b"}, streaming=True).bytes_per_trigger == 0
@@ -232,3 +233,35 @@ def test_scaling_by_zero_is_refused(server, client, capfd, words, said):
     assert main(["stream", "create", f"doors/{stream}", *words, "--uri", server.uri]) == 2
     assert said in capfd.readouterr().err
     assert not client.stream_exists(f"doors/{stream}")
+
+
+def test_a_time_that_cannot_be_meant_is_refused_everywhere(server, client, capfd):
+    stream = next(NAMES)
+    client.create_stream(f"doors/{stream}")
+    now_ms = time.time_ns() // 1_000_000
+
+    def command(*words):
+        if main([*words, "--uri", server.uri]):
+            raise InvalidArgumentError(capfd.readouterr().err)
+
+    def rest(text):
+        answer = httpx.get(f"{server.rest_url}/v1/scopes/doors/streams/{stream}/cut", params={"at": text})
+        if answer.status_code == 400:
+            raise InvalidArgumentError(answer.json()["error"])
+
+    def spark(text):
+        start = parse_source({"path": f"doors/{stream}", "start_timestamp": text}, streaming=True).start
+        given_cut(start, ClientStreamGraph(client, "doors", stream))
+
+    doors = {
+        "python": lambda text: client.cut_at(f"doors/{stream}", int(text)),
+        "stream cut": lambda text: command("stream", "cut", f"doors/{stream}", "--at", text),
+        "event read": lambda text: command("event", "read", f"doors/{stream}", "--since", text),
+        "rest": rest,
+        "spark": spark,
+    }
+    for ask in doors.values():
+        for time_ms, why in ((now_ms + 3_600_000, "is in the future"), (now_ms // 1000, "before any stream")):
+            with pytest.raises(InvalidArgumentError, match=why):
+                ask(str(time_ms))
+        ask(str(now_ms))

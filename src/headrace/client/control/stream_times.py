@@ -43,7 +43,7 @@ class StreamTimes:
 
         Raises:
             NoSuchStreamError: there is no such stream.
-            InvalidArgumentError: the time is before 1970.
+            InvalidArgumentError: the time is in the future, or so early that no stream was there.
             UnsupportedError: the controller is one of another kind.
         """
         request = time_pb.GetCutAtRequest(

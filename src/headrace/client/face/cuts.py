@@ -83,7 +83,7 @@ class CutFace(ClientCore):
 
         Raises:
             NoSuchStreamError: there is no such stream.
-            InvalidArgumentError: the time is before 1970.
+            InvalidArgumentError: the time is in the future, or so early that no stream was there.
         """
         return await self._times.cut_at(scope, stream, time)
 

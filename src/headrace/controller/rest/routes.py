@@ -265,7 +265,9 @@ class RestRoutes:
         time_ms = time_of(request, "at")
         stream = await self._context.directory.get(scope, name)
         stream.check_readable()
-        return answer(cut_at_time(scope, name, await cut_at(self._context, stream, time_ms)))
+        with naming("at"):
+            found = await cut_at(self._context, stream, time_ms)
+        return answer(cut_at_time(scope, name, found))
 
     # ---------------------------------------------------------------------------------- reader groups
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from headrace.controller.context import ControllerContext
+from headrace.controller.policies.asked_time import check_not_in_future, check_not_too_early
 from headrace.controller.policies.cut_series import (
     Addition,
     BlockPlace,
@@ -31,12 +32,10 @@ from headrace.controller.streams.cut_reader import CutReader
 from headrace.controller.streams.cuts import later_of, relate_cuts
 from headrace.controller.streams.stream import Stream
 from headrace.errors import (
-    InvalidArgumentError,
     MetadataConflictError,
     NoSuchStreamError,
     UnknownOutcomeError,
 )
-from headrace.limits import INT64_MAX
 from headrace.model.stream_cut import Relation
 
 _ATTEMPTS_MAX: Final = 5
@@ -113,11 +112,12 @@ async def cut_at(context: ControllerContext, stream: Stream, time_ms: int) -> Cu
     Everything acknowledged after ``time_ms`` lies at or behind it.
 
     Raises:
-        InvalidArgumentError: it is no time.
+        InvalidArgumentError: it is in the future, or before any stream.
     """
-    if not 0 <= time_ms <= INT64_MAX:
-        raise InvalidArgumentError(f"{time_ms} is no time in ms since 1970")
-    sample = await _find_sample(context.store, stream.uid, time_ms)
+    check_not_too_early(time_ms)
+    sample, last = await _find_sample(context.store, stream.uid, time_ms)
+    # A clock that was set back is behind samples that it has made.
+    check_not_in_future(time_ms, max(context.clock.now_ms(), 0 if last is None else last.time_ms))
     await stream.refresh()  # another controller may have written the sample, of an epoch that is new here
     epochs = stream.epochs()
     head = epochs.row.truncation
@@ -140,15 +140,18 @@ async def cut_at(context: ControllerContext, stream: Stream, time_ms: int) -> Cu
     return CutAtTime(dict.fromkeys(first.segment_ids(), 0), 0, is_head=True)
 
 
-async def _find_sample(store: MetadataStore, uid: bytes, time_ms: int) -> CutSample | None:
+async def _find_sample(
+    store: MetadataStore, uid: bytes, time_ms: int
+) -> tuple[CutSample | None, CutSample | None]:
+    """Return the latest sample not after ``time_ms``, and the last one of all."""
     for _ in range(_ATTEMPTS_MAX):
         row, _version = await read_series(store, uid)
         found = find_block(row, time_ms)
         if not isinstance(found, BlockPlace):
-            return found
+            return found, row.last()
         block = await store.get(details_table(uid), _key(uid, found))
         if block is not None:
-            return find_sample(decode_block(block.value), time_ms)
+            return find_sample(decode_block(block.value), time_ms), row.last()
     raise MetadataConflictError("the cut series is written faster than it is read")
 
 
