@@ -21,6 +21,7 @@ from headrace.model.attributes import ATTRIBUTE_NULL, AttributeUpdate, UpdateKin
 from headrace.model.tables import TableEntry
 from headrace.segmentstore.container.catalogue_row import decode_row, encode_row
 from headrace.segmentstore.container.evictions import Evictions
+from headrace.segmentstore.segment_names import is_internal, storage_table_name
 from headrace.segmentstore.state.segment_state import SegmentState
 from tests.unit.segmentstore.container.container_bench import Bench, Owner, append, read_all, until
 
@@ -234,6 +235,19 @@ async def test_the_catalogue_is_made_once_and_never_leaves(bench):
     await bench.start()
     await bench.evict()
     assert bench.container.state.by_name[CATALOGUE].segment_id == identity
+
+
+async def test_every_segment_that_a_container_keeps_for_itself_never_leaves(bench):
+    for name in (A, B):
+        container = bench.container
+        own = {each: state for each, state in container.state.by_name.items() if is_internal(each)}
+        assert own.keys() == {CATALOGUE, storage_table_name(container.container_id)}
+        await container.create(name, {})
+        await bench.evict()
+        await bench.evict()
+        assert set(container.state.by_name) == own.keys(), "the others have left"
+        assert not any(state.evicted for state in own.values())
+        await bench.start()
 
 
 @pytest.mark.parametrize("use", ["append", "read", "seal", "delete", "attribute", "merge", "look-up"])
