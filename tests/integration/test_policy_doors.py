@@ -17,10 +17,13 @@ from headrace.errors import InvalidArgumentError
 from headrace.model.policies import RetentionKind, RetentionPolicy
 from headrace.rpc.generated import controller_pb2 as pb
 from headrace.rpc.generated.controller_pb2_grpc import ControllerServiceStub
+from headrace.runtime.settings import flatten
+from headrace.runtime.settings_sources import load
 from headrace.spark.creation import ensure_stream
 from headrace.spark.cuts import given_cut
 from headrace.spark.options import parse_sink, parse_source
 from headrace.spark.stream_graph import ClientStreamGraph
+from headrace.standalone.config import StandaloneConfig
 from headrace.testing import LocalServer
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
@@ -265,3 +268,21 @@ def test_a_time_that_cannot_be_meant_is_refused_everywhere(server, client, capfd
             with pytest.raises(InvalidArgumentError, match=why):
                 ask(str(time_ms))
         ask(str(now_ms))
+
+
+def test_settings_take_the_same_spellings():
+    def loaded(name, text):
+        variable = f"HEADRACE_{name.upper().replace('.', '__')}"
+        return flatten(load(StandaloneConfig, environment={variable: text}))[name]
+
+    for text, number in TIMES.items():
+        if number >= DAY_MS:
+            assert loaded("controller.sink_kept_ms", text) == number
+        elif number >= 1000:
+            assert loaded("controller.retention.period_s", text) == number / 1000
+    for text, number in SIZES.items():
+        if number < GIB:
+            assert loaded("container.storage.rollover_bytes", text) == number
+    for text in ("30m", "7 moons", "2h30", "-1 h"):
+        with pytest.raises(InvalidArgumentError, match=r"period_s|PERIOD_S"):
+            loaded("controller.retention.period_s", text)
