@@ -16,6 +16,8 @@ Anything else that escapes is a bug of ours: its owner stops and is recovered fr
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Final
 
 
@@ -416,6 +418,34 @@ class WalWriteError(UnknownOutcomeError):
 
 class LostReplyError(UnknownOutcomeError):
     """The request was sent and never answered."""
+
+
+@dataclass(frozen=True, slots=True)
+class LostWrites:
+    """How much of what one stream, or table, was given is not known to be durable."""
+
+    place: str
+    """``scope/stream``"""
+    count: int
+    unit: str
+    """``"events"``; ``"bytes"`` of a byte stream; ``"changes"`` of a table, or of a segment."""
+
+    def __str__(self) -> str:
+        return f"{self.count} {self.unit} of {self.place}"
+
+
+class NotDurableError(UnknownOutcomeError):
+    """A client was closed, and ``lost`` of what its writers took is not known to be durable, by stream.
+
+    Why is in ``__cause__``. Read the streams back before writing again.
+    """
+
+    def __init__(self, lost: Sequence[LostWrites]) -> None:
+        super().__init__(
+            f"not known to be durable when the client was closed: {', '.join(map(str, lost))}; "
+            "read back before writing again"
+        )
+        self.lost = tuple(lost)
 
 
 class StorageWriteError(UnknownOutcomeError):

@@ -116,6 +116,8 @@ class ClientConfig:
     call_timeout_s: float = 150.0
     """Deadline of one control call; workflows such as sealing a stream are waited for by the controller."""
     control_attempts: int = 10
+    close_timeout_s: float = 30.0
+    """How long the end of a client waits until everything that its writers took is durable."""
     loop: Literal["auto", "uvloop", "asyncio"] = "auto"
     """Which event loop the synchronous client runs."""
     transaction_lease_ms: int = 60_000
@@ -125,6 +127,8 @@ class ClientConfig:
     def __post_init__(self) -> None:
         if self.tls_key is not None and self.tls_cert is None:
             raise InvalidArgumentError("tls_key is the key of a certificate: give tls_cert as well")
+        if not self.close_timeout_s >= 0:
+            raise InvalidArgumentError(f"a client cannot wait {self.close_timeout_s} s for its end")
 
 
 @dataclass(frozen=True, slots=True)

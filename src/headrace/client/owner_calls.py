@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 
 from headrace.client.connections.reconnect_policy import ReconnectPolicy, Reconnects
 from headrace.client.control.tokens import Access
@@ -57,6 +58,10 @@ class OwnerCalls:
     def uri(self) -> str:
         """Of the controllers."""
         return self._services.uri
+
+    def change(self, place: str) -> AbstractContextManager[None]:
+        """The end of the client waits for what is changed in this block."""
+        return self._services.open_writers.change(place)
 
     async def call(
         self,

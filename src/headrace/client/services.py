@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from headrace.client.connections.pool import ConnectionPool
 from headrace.client.control.segments import Segments
 from headrace.client.control.tokens import Tokens
+from headrace.client.writer.open_writers import OpenWriters
 from headrace.model.names import TABLE_SUFFIX, segment_name, transaction_segment_name
 from headrace.runtime.entropy import Entropy
 from headrace.runtime.supervisor import Supervisor
@@ -23,6 +24,7 @@ class ClientServices:
     tokens: Tokens
     entropy: Entropy
     supervisor: Supervisor
+    open_writers: OpenWriters
 
 
 @dataclass(frozen=True, slots=True)

@@ -70,6 +70,11 @@ class Supervisor:
         return task
 
     @property
+    def stopped(self) -> bool:
+        """It starts no more tasks."""
+        return self._stopped
+
+    @property
     def count(self) -> int:
         """How many tasks there are now."""
         return len(self._tasks)

@@ -112,6 +112,7 @@ async def test_who_waits_for_room_hears_that_the_writer_was_closed_without_it(sy
             await writer.close()
     async with asyncio.timeout(120):
         await waiting
+    system.store.ack_gate.set()
 
 
 async def test_what_is_no_bytes_is_not_written(system, client):

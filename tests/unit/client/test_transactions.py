@@ -1,4 +1,6 @@
 import asyncio
+import gc
+import weakref
 
 import pytest
 
@@ -157,8 +159,8 @@ async def test_a_missing_stream_and_a_short_lease_are_refused(system, client):
 
 
 async def test_a_client_forgets_the_writers_that_were_closed(client):
-    for _ in range(3):
-        async with client.txn_writer("s", "t"):
-            pass
-    left = client.txn_writer("s", "t")
-    assert list(client._txn_writers) == [left]
+    async with client.txn_writer("s", "t") as writer:
+        forgotten = weakref.ref(writer)
+    del writer
+    gc.collect()
+    assert forgotten() is None

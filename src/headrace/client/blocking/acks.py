@@ -10,7 +10,7 @@ from headrace.errors import DeadlineExceededError
 class Ack:
     """Done when everything it stands for is durable: the events of one batch, or of one call."""
 
-    __slots__ = ("_condition", "_done", "_error", "events", "keys", "size_bytes")
+    __slots__ = ("_condition", "_done", "_error", "event_count", "events", "is_told", "keys", "size_bytes")
 
     def __init__(self, condition: threading.Condition) -> None:
         self._condition = condition
@@ -18,6 +18,10 @@ class Ack:
         self._error: BaseException | None = None
         self.events: list[bytes] = []
         self.keys: list[str | None] = []
+        self.event_count = 0
+        """How many it stands for; of single events it is known once they are handed over."""
+        self.is_told = False
+        """A caller was given the error, if there is one."""
         self.size_bytes = 0
 
     def done(self) -> bool:
@@ -36,6 +40,7 @@ class Ack:
                 if not self._condition.wait_for(self.done, timeout_s):
                     raise DeadlineExceededError(f"not durable after {timeout_s} s")
         if self._error is not None:
+            self.is_told = True
             raise self._error
 
     def __repr__(self) -> str:

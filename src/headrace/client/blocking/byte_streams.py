@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import io
+from contextlib import suppress
+from types import TracebackType
 from typing import Any
 
+from headrace.client.block_exit import beside
 from headrace.client.blocking.loop_thread import LoopThread
 from headrace.client.description import waiting
 from headrace.client.reader import byte_reader
 from headrace.client.writer import byte_writer
+from headrace.errors import HeadraceError
 
 
 class ByteWriter(io.RawIOBase):
@@ -20,7 +24,7 @@ class ByteWriter(io.RawIOBase):
         super().__init__()
         self._writer = writer
         self._thread = thread
-        self._is_closing = False
+        self._is_left = False
 
     def __repr__(self) -> str:
         return waiting(repr(self._writer))
@@ -40,7 +44,7 @@ class ByteWriter(io.RawIOBase):
 
     def flush(self) -> None:
         """Wait until everything written is durable."""
-        if not self.closed and not self._is_closing:
+        if not self.closed and not self._is_left:
             self._thread.run(self._writer.flush())
 
     def seal(self) -> None:
@@ -52,14 +56,40 @@ class ByteWriter(io.RawIOBase):
         self._thread.run(self._writer.truncate(offset))
 
     def close(self) -> None:
-        """Make everything durable, then leave. Idempotent."""
-        if self.closed or self._is_closing:
+        """Make everything durable, then leave. Idempotent.
+
+        Interrupted, it takes nothing any more, and the next call waits for the rest.
+
+        Raises:
+            HeadraceError: why something is not durable; the writer is closed even then.
+        """
+        if self.closed:
             return
-        self._is_closing = True
         try:
-            self._thread.run(self._writer.close())
-        finally:
-            super().close()
+            if not self._writer.is_ended:
+                self._thread.run(self._writer.close())
+        except HeadraceError:
+            self._leave()
+            raise
+        self._leave()
+
+    def _leave(self) -> None:
+        self._is_left = True
+        super().close()  # which flushes
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        with beside(error):
+            self.close()
+
+    def __del__(self) -> None:
+        """Close what was forgotten. What it could not make durable is said by the end of the client: an error
+        of this method is heard by no caller.
+        """
+        if not self._writer.is_ended:
+            with suppress(HeadraceError):
+                self._thread.finish(self._writer.finish())
 
 
 class ByteReader(io.RawIOBase):

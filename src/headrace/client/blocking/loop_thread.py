@@ -27,6 +27,9 @@ class LoopThread:
     def __init__(self, kind: LoopKind) -> None:
         self._kind = kind
         self._ready = threading.Event()
+        self._gate = threading.Lock()
+        self._ended = False
+        """Nothing is given to the loop any more. Guarded by the gate: what passed it, is executed."""
         self._loop: asyncio.AbstractEventLoop | None = None
         self._ident = 0
         self._thread: ThreadHandle = start_thread("headrace-client", self._main)
@@ -46,10 +49,11 @@ class LoopThread:
         loop.call_soon(self._ready.set)
         try:
             loop.run_forever()
-            for task in asyncio.all_tasks(loop):
-                task.cancel()
-            loop.run_until_complete(_gather_all(loop))
+            with self._gate:
+                self._ended = True
+            loop.run_until_complete(_end_tasks())
             loop.run_until_complete(loop.shutdown_asyncgens())
+            loop.run_until_complete(_end_tasks())
         finally:
             asyncio.set_event_loop(None)
             loop.close()
@@ -79,13 +83,12 @@ class LoopThread:
 
     def _submit(self, coroutine: Coroutine[Any, Any, T]) -> concurrent.futures.Future[T]:
         """Start a coroutine on the loop. Raises ClosedError: it was stopped, or left behind by a fork."""
-        try:
-            if self._thread.is_alive():
-                return asyncio.run_coroutine_threadsafe(coroutine, self.loop)
-        except RuntimeError:
-            pass
+        if self._thread.is_alive():  # else the gate may be locked for ever
+            with self._gate:
+                if not self._ended:
+                    return asyncio.run_coroutine_threadsafe(coroutine, self.loop)
         coroutine.close()
-        raise ClosedError("the client is closed") from None
+        raise ClosedError("the client is closed")
 
     def finish(self, coroutine: Coroutine[Any, Any, None]) -> None:
         """Run what ends something that has ended anyway with the loop.
@@ -108,10 +111,12 @@ class LoopThread:
 
     def call_soon(self, callback: Callable[[], None]) -> None:
         """Call a function on the loop some time; ClosedError if the loop was stopped."""
-        try:
-            self.loop.call_soon_threadsafe(callback)
-        except RuntimeError:
-            raise ClosedError("the client is closed") from None
+        if self._thread.is_alive():  # else the gate may be locked for ever
+            with self._gate:
+                if not self._ended:
+                    self.loop.call_soon_threadsafe(callback)
+                    return
+        raise ClosedError("the client is closed")
 
     def iterate(self, items: AsyncIterator[T]) -> Iterator[T]:
         """Yield what an asynchronous iterator yields."""
@@ -125,7 +130,8 @@ class LoopThread:
     def stop(self) -> None:
         """Stop the loop and wait for the thread. Idempotent."""
         if self._thread.is_alive():
-            self.call_soon(self.loop.stop)
+            with suppress(ClosedError):  # it is ending
+                self.call_soon(self.loop.stop)
             self._thread.join()
 
 
@@ -133,7 +139,16 @@ async def _next(items: AsyncIterator[T]) -> T:
     return await anext(items)
 
 
-async def _gather_all(loop: asyncio.AbstractEventLoop) -> None:
+async def _end_tasks() -> None:
+    """Run what the loop was given and cancel what it came to, until there is nothing left."""
     me = asyncio.current_task()
-    unfinished = [task for task in asyncio.all_tasks(loop) if task is not me]
-    await asyncio.gather(*unfinished, return_exceptions=True)
+    cancelled: set[asyncio.Task[Any]] = set()
+    while True:
+        await asyncio.sleep(0)
+        tasks = asyncio.all_tasks() - {me}
+        if not tasks:
+            return
+        for task in tasks - cancelled:
+            task.cancel()
+        cancelled |= tasks
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Any, Final, Self
 
+from headrace.client.block_exit import beside
 from headrace.client.blocking.loop_thread import LoopThread
 from headrace.client.blocking.waits import OnLoop
 from headrace.client.config import ClientConfig
@@ -68,13 +69,13 @@ class ProcessClient(OnLoop[Client]):
     def _start(self) -> tuple[LoopThread, Client]:
         """Return the loop's thread and its client, both of this process."""
         running = self._running
-        if running is not None and running[0] == os.getpid():
+        if running is not None and running[0] == os.getpid() and not self._closed:
             return running[1], running[2]
         with self._lock:
             running = self._running
+            if self._closed:
+                raise ClosedError("the client is closed")
             if running is None or running[0] != os.getpid():
-                if self._closed:
-                    raise ClosedError("the client is closed")
                 if running is not None:
                     _abandoned.append(running)
                 thread = LoopThread(self.config.loop)
@@ -87,13 +88,32 @@ class ProcessClient(OnLoop[Client]):
         return running[1], running[2]
 
     def close(self) -> None:
-        """Drop connections and end the thread. Idempotent."""
+        """Close every writer that is still open, then drop connections and end the thread. Idempotent.
+
+        Writers make durable what they took, and changes of tables that are in flight are waited for, up to
+        ``close_timeout_s`` of the configuration. Open transactions are aborted. A call that was interrupted
+        may be repeated: it waits for the rest.
+
+        Raises:
+            NotDurableError: it says of which stream how much is not durable; the client is closed even then.
+        """
         with self._lock:
             self._closed = True
-            running, self._running = self._running, None
-        if running is not None and running[0] == os.getpid():
-            running[1].run(running[2].close())
-            running[1].stop()
+            running = self._running
+        if running is None or running[0] != os.getpid():
+            return
+        thread, client = running[1:]
+        try:
+            with contextlib.suppress(ClosedError):  # another thread has closed it
+                thread.run(client.close())
+        except HeadraceError:
+            self._leave(thread)
+            raise
+        self._leave(thread)
+
+    def _leave(self, thread: LoopThread) -> None:
+        self._running = None
+        thread.stop()
 
     def __enter__(self) -> Self:
         return self
@@ -101,4 +121,5 @@ class ProcessClient(OnLoop[Client]):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.close()
+        with beside(error):
+            self.close()

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Coroutine
 from types import TracebackType
-from typing import Self
+from typing import Any, Self, TypeVar
 
 from headrace.client.blocking.loop_thread import LoopThread
 from headrace.client.blocking.writers import Writer
 from headrace.client.control.transactions import SinkWatermark, TransactionStatus, TransactionTag
 from headrace.client.description import waiting
 from headrace.client.writer import txn_writer as on_loop
-from headrace.errors import HeadraceError
+from headrace.errors import ClosedError, HeadraceError
+
+T = TypeVar("T")
 
 
 class Transaction(Writer):
@@ -39,33 +42,57 @@ class Transaction(Writer):
         return self._transaction.is_open
 
     def commit(self, timestamp: int | None = None, *, wait: bool = False) -> None:
-        """Make every event durable and decide that all become visible; see :meth:`Transaction.commit`."""
+        """Make every event durable and decide that all become visible; see :meth:`Transaction.commit`.
+
+        Raises TransactionStateError: it is not open any more.
+        """
 
         async def commit() -> None:
             self._hand_over()
             self._check_taken()
             await self._transaction.commit(timestamp, wait=wait)
 
-        self._thread.run(commit())
+        self._run(commit())
 
     def abort(self) -> None:
-        """Drop every event. Does nothing if it has ended already."""
-        self._thread.run(self._transaction.abort())
+        """Drop every event. Does nothing if it is aborted already.
+
+        Raises TransactionStateError: it was committed, or detached.
+        """
+        if not self._transaction.is_aborted:
+            self._run(self._transaction.abort())
+
+    def _refusal(self) -> BaseException:
+        return super()._refusal() if self.is_open else self._transaction.refusal()
+
+    def _run(self, coroutine: Coroutine[Any, Any, T], timeout_s: float | None = None) -> T:
+        try:
+            return super()._run(coroutine, timeout_s)
+        except ClosedError:
+            if self.is_open:
+                raise
+            raise self._transaction.refusal() from None
 
     def status(self) -> TransactionStatus:
         """Ask the controller where the transaction is."""
         return self._thread.run(self._transaction.status())
 
     def detach(self, *, keep_alive: bool = False) -> int:
-        """Leave the (flushed) transaction open for another caller to commit; return its id.
+        """Leave the flushed transaction open for another caller to commit; return its id.
 
-        With ``keep_alive`` it is pinged until it has ended or its writer is closed.
+        With ``keep_alive`` it is pinged until it has ended or its writer is closed. Raises as
+        :meth:`Transaction.detach`.
         """
-        return self._thread.call(lambda: self._transaction.detach(keep_alive=keep_alive))
+
+        async def detach() -> int:
+            return self._transaction.detach(keep_alive=keep_alive)
+
+        return self._run(detach())
 
     def close(self) -> None:
         """Abort the transaction if it is open. Idempotent."""
-        self.abort()
+        if not self._transaction.has_ended:
+            self._run(self._transaction.close())
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -109,7 +136,8 @@ class TxnWriter:
 
     def close(self) -> None:
         """Abort every open transaction and stop. Idempotent."""
-        self._thread.run(self._writer.close())
+        if not self._writer.is_ended:
+            self._thread.run(self._writer.close())
 
     def __enter__(self) -> Self:
         return self

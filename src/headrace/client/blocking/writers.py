@@ -5,11 +5,12 @@ per event.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final, Self, TypeVar
 
+from headrace.client.block_exit import beside
 from headrace.client.blocking.acks import Ack
 from headrace.client.blocking.given_batch import own_batch, own_list
 from headrace.client.blocking.loop_thread import LoopThread
@@ -24,8 +25,10 @@ from headrace.client.writer.routed_writer import (
     WriterStatistics,
 )
 from headrace.client.writer.routing import check_key
-from headrace.errors import ClosedError, EventTooLargeError
+from headrace.errors import ClosedError, EventTooLargeError, HeadraceError
 from headrace.limits import EVENT_BYTES_MAX, EVENT_HEADER_BYTES
+
+T = TypeVar("T")
 
 _MANY: Final = 32
 """From so many events on it pays to frame and route a batch as a whole."""
@@ -57,7 +60,9 @@ class Writer:
         self._unacknowledged_bytes = 0
         self._waiting = 0
         self._error: BaseException | None = None
-        self._closed = False
+        self._is_ended = False
+        self._failed: list[Ack] = []
+        writer.face = self
 
     @property
     def scope(self) -> str:
@@ -69,7 +74,7 @@ class Writer:
 
     def __repr__(self) -> str:
         state = writer_state(
-            closed=self._closed, error=self._error, unacknowledged_bytes=self._unacknowledged_bytes
+            closed=self._writer.stopped, error=self._error, unacknowledged_bytes=self._unacknowledged_bytes
         )
         return described(type(self).__name__, f"{self.scope}/{self.stream}", self._writer.uri, state)
 
@@ -98,11 +103,8 @@ class Writer:
             event_header(size)  # raises
         size += EVENT_HEADER_BYTES
         with self._lock:
-            if (
-                self._unacknowledged_bytes >= self._writer.window_bytes
-                or self._error is not None
-                or self._closed
-            ):
+            writer = self._writer
+            if self._unacknowledged_bytes >= writer.window_bytes or self._error is not None or writer.stopped:
                 self._wait_for_window()
             self._unacknowledged_bytes += size
             batch = self._open
@@ -134,7 +136,7 @@ class Writer:
         if self._codec is not None and not is_arrow(events):
             events = list(map(self._codec.encode, events))
         own, keys, size_bytes = own_batch(events, routing_keys)
-        return self._hand_over_call(lambda: self._writer.write_many(own, keys), size_bytes)
+        return self._hand_over_call(lambda: self._writer.write_many(own, keys), len(own), size_bytes)
 
     def write_atomic(self, events: Sequence[Any], routing_key: str) -> Ack:
         """Take several events of one key that are stored together or not at all.
@@ -150,18 +152,16 @@ class Writer:
         limit = EVENT_BYTES_MAX + EVENT_HEADER_BYTES
         if size_bytes > limit:
             raise EventTooLargeError(size_bytes, limit)
-        return self._hand_over_call(lambda: self._writer.write_atomic(own, routing_key), size_bytes)
+        take = partial(self._writer.write_atomic, own, routing_key)
+        return self._hand_over_call(take, len(own), size_bytes)
 
-    def _hand_over_call(self, take: Callable[[], on_loop.Ack], size_bytes: int) -> Ack:
+    def _hand_over_call(self, take: Callable[[], on_loop.Ack], event_count: int, size_bytes: int) -> Ack:
         """Queue one call behind what was written before it."""
         with self._lock:
-            if (
-                self._unacknowledged_bytes >= self._writer.window_bytes
-                or self._error is not None
-                or self._closed
-            ):
+            if not self._can_write():
                 self._wait_for_window()
             batch = Ack(self._condition)
+            batch.event_count = event_count
             batch.size_bytes = size_bytes
             self._unacknowledged_bytes += size_bytes
             self._open = None
@@ -187,20 +187,33 @@ class Writer:
         """Wait until the window has free bytes. The condition is locked."""
         self._waiting += 1
         try:
-            self._condition.wait_for(self._can_write_or_refuse)
+            self._condition.wait_for(lambda: self._can_write() or self._is_refused())
         finally:
             self._waiting -= 1
-        if self._error is not None:
-            raise self._error
-        if self._closed:
-            raise ClosedError(f"the writer of {self.scope}/{self.stream} is closed")
+        if self._is_refused():
+            self._writer.on_told()
+            raise self._refusal()
 
-    def _can_write_or_refuse(self) -> bool:
-        return (
-            self._unacknowledged_bytes < self._writer.window_bytes or self._error is not None or self._closed
-        )
+    def _is_refused(self) -> bool:
+        return self._error is not None or self._writer.stopped
+
+    def _refusal(self) -> BaseException:
+        return self._error or self._writer.refusal()
+
+    def _can_write(self) -> bool:
+        return self._unacknowledged_bytes < self._writer.window_bytes and not self._is_refused()
 
     # ------------------------------------------------------------------------------ on the loop's thread
+
+    def count_lost(self) -> int:
+        """Return how many events were taken and are not known to be durable, if no caller was notified."""
+        return sum(batch.event_count for batch in self._failed if not batch.is_told)
+
+    def on_stop(self) -> None:
+        """The writer takes what has been queued, and nothing more."""
+        with self._condition:
+            self._condition.notify_all()
+        self._hand_over()
 
     def _hand_over(self) -> None:
         """Give what has been queued to the writer."""
@@ -223,6 +236,7 @@ class Writer:
 
     def _take(self, batch: Ack) -> list[on_loop.Ack]:
         events, batch.events = batch.events, []
+        batch.event_count = len(events)
         keys, batch.keys = batch.keys, []
         writer = self._writer
         if len(events) >= _MANY:
@@ -251,8 +265,9 @@ class Writer:
         with self._condition:
             self._unacknowledged_bytes -= batch.size_bytes
             batch.settle(error)
-            if error is not None and self._error is None:
-                self._error = self._writer.error
+            if error is not None:
+                self._failed.append(batch)
+                self._error = self._error or self._writer.error
             self._condition.notify_all()
 
     # ------------------------------------------------------------------------------ waiting
@@ -264,7 +279,16 @@ class Writer:
             TimeoutError: they are not yet.
             HeadraceError: why one of them is not.
         """
-        self._thread.run(self._flush(), timeout_s)
+        self._run(self._flush(), timeout_s)
+
+    def _run(self, coroutine: Coroutine[Any, Any, T], timeout_s: float | None = None) -> T:
+        """Run what waits for events. A loop that has ended is why, unless there is a better reason."""
+        try:
+            return self._thread.run(coroutine, timeout_s)
+        except ClosedError:
+            if self._error is not None:
+                raise self._error from None
+            raise
 
     async def _flush(self) -> None:
         self._hand_over()
@@ -277,17 +301,23 @@ class Writer:
             raise self._error
 
     def close(self) -> None:
-        """Make everything durable, then leave. Idempotent."""
-        with self._condition:
-            if self._closed:
-                return
-            self._closed = True
-        self._thread.run(self._close())
+        """Make everything durable, then leave. Idempotent.
+
+        Interrupted, it takes nothing any more, and the next call waits for the rest.
+
+        Raises:
+            HeadraceError: why an event is not durable; the writer is closed even then.
+        """
+        if not self._is_ended and not self._writer.is_ended:
+            self._run(self._close())
 
     async def _close(self) -> None:
-        self._hand_over()
-        await self._writer.close()
-        self._check_taken()
+        try:
+            await self._writer.close()
+            self._check_taken()
+        except HeadraceError:
+            self._is_ended = True
+            raise
 
     def statistics(self) -> WriterStatistics:
         """Return gauges of now and counts since creation."""
@@ -299,4 +329,5 @@ class Writer:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.close()
+        with beside(error):
+            self.close()

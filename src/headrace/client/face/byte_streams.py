@@ -31,7 +31,8 @@ class ByteStreamFace(ClientCore):
         if not segments:
             raise StreamSealedError(f"stream {scope}/{stream} is sealed")
         address = self._only_segment(scope, stream, [each.segment_id for each in segments])
-        return ByteWriter(address, self._services, self._calls, config)
+        writer = ByteWriter(address, self._services, self._calls, config)
+        return self._services.open_writers.add(writer)
 
     @named
     def byte_reader(

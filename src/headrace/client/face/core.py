@@ -6,6 +6,7 @@ import asyncio
 from types import TracebackType
 from typing import Final, Self
 
+from headrace.client.block_exit import close_at_exit
 from headrace.client.config import ClientConfig, ControllerAddress
 from headrace.client.connections.pool import ConnectionPool
 from headrace.client.connections.tls import tls_context
@@ -20,7 +21,7 @@ from headrace.client.owner_calls import OwnerCalls
 from headrace.client.reader.cuts import Cuts
 from headrace.client.segment_calls import SegmentCalls
 from headrace.client.services import ClientServices
-from headrace.client.writer.txn_writer import TxnWriter
+from headrace.client.writer.open_writers import OpenWriters
 from headrace.model.endpoint import is_loopback
 from headrace.runtime import logs
 from headrace.runtime.clock import SystemClock
@@ -67,13 +68,12 @@ class ClientCore:
             tokens=Tokens(self._controller, clock, enabled=config.credentials is not None),
             entropy=entropy,
             supervisor=Supervisor("client"),
+            open_writers=OpenWriters(config.close_timeout_s),
         )
         self._owner_calls = OwnerCalls(self._services, config.reader.reconnect)
         self._calls = SegmentCalls(self._owner_calls)
         self._tables = KeyValueTables(self._controller)
         self._cuts = Cuts(self._services, self._calls, config.reader)
-        self._txn_writers: dict[TxnWriter, None] = {}
-        """Those that were not closed."""
         self._closed = False
 
     def __repr__(self) -> str:
@@ -85,18 +85,25 @@ class ClientCore:
             await asyncio.sleep(_CHANNEL_ENDS_S)
 
     async def close(self) -> None:
-        """Drop connections and stop. Writers should be closed before, or their last events fail.
-        Idempotent.
+        """Close every writer that is still open, then drop connections and stop. Idempotent.
+
+        Writers make durable what they took, and changes of tables that are in flight are waited for, up to
+        ``close_timeout_s`` of the configuration. Open transactions are aborted. A call that was cancelled may
+        be repeated: it waits for the rest.
+
+        Raises:
+            NotDurableError: it says of which stream how much is not durable; the client is closed even then.
         """
         if self._closed:
             return
-        self._closed = True
-        for writer in list(self._txn_writers):
-            await writer.close()
+        await self._services.open_writers.close()
         # Tasks first: their calls fail, and none connects again when connections are closed.
         await self._services.supervisor.stop()
         self._services.pool.close()
         await self._controller.close()
+        self._closed = True
+        if (loss := self._services.open_writers.take_loss()) is not None:
+            raise loss
 
     async def __aenter__(self) -> Self:
         return self
@@ -104,4 +111,4 @@ class ClientCore:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        await self.close()
+        await close_at_exit(self.close, error)

@@ -65,7 +65,7 @@ class EventFace(ClientCore):
         segments = await self._services.segments.current(scope, stream)
         if not segments:
             raise StreamSealedError(f"stream {scope}/{stream} is sealed")
-        return EventWriter(
+        writer = EventWriter(
             scope,
             stream,
             self._services,
@@ -76,6 +76,7 @@ class EventFace(ClientCore):
             writer_id=writer_id,
             codec=codec,
         )
+        return self._services.open_writers.add(writer)
 
     @named
     def event_reader(
@@ -252,11 +253,9 @@ class EventFace(ClientCore):
             config or self.config.writer,
             writer_id=writer_id or str(uuid.UUID(bytes=self._services.entropy.uuid4_bytes())),
             lease_ms=self.config.transaction_lease_ms if lease_ms is None else lease_ms,
-            on_closed=lambda closed: self._txn_writers.pop(closed, None),
             codec=find_codec(serializer),
         )
-        self._txn_writers[writer] = None
-        return writer
+        return self._services.open_writers.add(writer)
 
     @named
     def read_segment_range(

@@ -125,13 +125,14 @@ class TableCalls:
     async def _change(
         self, segment_id: int, batch: Batch, make_request: Callable[[str], Command], reply: type[T]
     ) -> T:
-        async with self._window.use(batch.size_bytes):
-            try:
-                return await self._ask(
-                    segment_id, make_request, reply, is_idempotent=not batch.is_conditional
-                )
-            except (LostReplyError, TableKeyMissingError, TableKeyVersionError) as error:
-                raise self._explain(error, batch) from error
+        with self._calls.change(f"{self._scope}/{self._table}"):
+            async with self._window.use(batch.size_bytes):
+                try:
+                    return await self._ask(
+                        segment_id, make_request, reply, is_idempotent=not batch.is_conditional
+                    )
+                except (LostReplyError, TableKeyMissingError, TableKeyVersionError) as error:
+                    raise self._explain(error, batch) from error
 
     def _explain(
         self, error: LostReplyError | TableKeyMissingError | TableKeyVersionError, batch: Batch

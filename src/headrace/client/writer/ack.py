@@ -15,9 +15,11 @@ class Ack:
     Cancelling a waiter does not undo the write. The writer splits and settles it; used on one loop.
     """
 
-    __slots__ = ("_callbacks", "_error", "_open_parts", "_waiters")
+    __slots__ = ("_callbacks", "_error", "_open_parts", "_waiters", "is_told")
 
     def __init__(self, parts: int = 0) -> None:
+        self.is_told = False
+        """A caller was given the error, if there is one."""
         self._open_parts = parts
         self._error: BaseException | None = None
         self._waiters: list[asyncio.Future[None]] | None = None
@@ -35,6 +37,7 @@ class Ack:
 
     def error(self) -> BaseException | None:
         """Return why (a part of) it failed, or None: durable, or not settled yet."""
+        self.is_told |= self._error is not None
         return self._error
 
     def add_done_callback(self, callback: Callable[[Ack], None]) -> None:
@@ -58,6 +61,7 @@ class Ack:
                 self._waiters.append(waiter)
             yield from waiter
         if self._error is not None:
+            self.is_told = True
             raise self._error
 
     # ------------------------------------------------------------------------------ for the writer

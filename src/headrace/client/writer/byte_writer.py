@@ -10,26 +10,28 @@ Source: protocol, "Byte-stream client".
 from __future__ import annotations
 
 import asyncio
-from types import TracebackType
-from typing import Self
 
 from headrace.client.config import APPEND_BLOCK_BYTES_MAX, WriterConfig
 from headrace.client.description import described, writer_state
 from headrace.client.segment_calls import SegmentCalls
 from headrace.client.services import ClientServices, SegmentAddress
 from headrace.client.writer.ack import Ack
+from headrace.client.writer.closable_writer import ClosableWriter
 from headrace.client.writer.event_frames import own_bytes
 from headrace.client.writer.inflight_window import Block
 from headrace.client.writer.segment_output import SegmentOutput
-from headrace.errors import ClosedError, HeadraceError, SegmentSealedError, ThrottledError
+from headrace.errors import HeadraceError, SegmentSealedError, ThrottledError
 
 
-class ByteWriter:
+class ByteWriter(ClosableWriter):
     """Made by :meth:`Client.byte_writer`. Used on one loop."""
+
+    unit = "bytes"
 
     def __init__(
         self, address: SegmentAddress, services: ClientServices, calls: SegmentCalls, config: WriterConfig
     ) -> None:
+        super().__init__(f"{address.scope}/{address.stream}", services.open_writers)
         self.address = address
         self._uri = services.uri
         self._calls = calls
@@ -37,12 +39,10 @@ class ByteWriter:
         self._output = SegmentOutput(address, services, config, self)
         self._unacknowledged_bytes = 0
         self._window_waiter: asyncio.Future[None] | None = None
-        self._error: HeadraceError | None = None
-        self._closed = False
 
     def __repr__(self) -> str:
         state = writer_state(
-            closed=self._closed, error=self._error, unacknowledged_bytes=self._unacknowledged_bytes
+            closed=self.stopped, error=self._error, unacknowledged_bytes=self._unacknowledged_bytes
         )
         return described("aio.ByteWriter", f"{self.address.scope}/{self.address.stream}", self._uri, state)
 
@@ -54,10 +54,9 @@ class ByteWriter:
             InvalidArgumentError: these are no bytes.
             SegmentSealedError: the byte stream has ended.
         """
-        if self._error is not None:
-            raise self._error
-        if self._closed:
-            raise ClosedError(f"the writer of {self.address.name} is closed")
+        if self.stopped:
+            self.on_told()
+            raise self.refusal()
         if self._unacknowledged_bytes >= self._window_bytes:
             raise ThrottledError(
                 f"{self._unacknowledged_bytes} bytes of {self.address.name} are unacknowledged"
@@ -74,18 +73,18 @@ class ByteWriter:
 
     async def drain(self) -> None:
         """Wait until at most half of the window is used. Raises why the writer failed, if it did."""
-        while (
-            self._unacknowledged_bytes > self._window_bytes // 2 and not self._closed and self._error is None
-        ):
+        self._check_loop()
+        while self._unacknowledged_bytes > self._window_bytes // 2 and not self.stopped:
             if self._window_waiter is None or self._window_waiter.done():
                 self._window_waiter = asyncio.get_running_loop().create_future()
             await asyncio.shield(self._window_waiter)  # other callers may wait for it, too
         if self._error is not None:
+            self.on_told()
             raise self._error
 
-    async def flush(self) -> None:
-        """Wait until everything written so far is durable. Raises why it is not."""
+    async def _settle(self) -> None:
         barrier = Ack(1)
+        barrier.is_told = True
         if self._output.has_work:
             self._output.add_barrier(barrier)
         barrier.settle_part()
@@ -110,24 +109,16 @@ class ByteWriter:
         await self.flush()
         await self._calls.seal(self.address)
 
-    async def close(self) -> None:
-        """Make everything durable, then leave. Idempotent."""
-        if self._closed:
-            return
-        self._closed = True
-        try:
-            await self.flush()
-        finally:
-            self._output.close()
-            self._wake_waiters()
+    def abandon(self, error: HeadraceError) -> None:
+        """Leave now. What is not durable fails with ``error``, and the writer with it."""
+        self._stop_taking()
+        self._output.leave()
+        if self._output.has_work:
+            self.on_output_failed(self._output, error)
 
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.close()
+    def _stop_taking(self) -> None:
+        super()._stop_taking()
+        self._wake_waiters()
 
     # ------------------------------------------------------------------------------ for the output
 
@@ -154,7 +145,8 @@ class ByteWriter:
 
     def on_output_failed(self, output: SegmentOutput, error: HeadraceError) -> None:
         """Fail what is unacknowledged, and everything from now on."""
-        self._error = error
+        self._fail(error)
         for block in output.take_blocks():
+            self._failed.append((block.size_bytes, block.acks))
             self._release(block.size_bytes)
             block.fail(error)

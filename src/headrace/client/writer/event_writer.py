@@ -15,6 +15,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import uuid
+from functools import partial
 
 from headrace.client.config import WriterConfig
 from headrace.client.connections.reconnect_policy import Reconnects
@@ -25,9 +26,10 @@ from headrace.client.services import ClientServices, SegmentAddress
 from headrace.client.writer.rerouting import divide_block
 from headrace.client.writer.routed_writer import RoutedWriter
 from headrace.client.writer.segment_map import SegmentMap, Successor
-from headrace.client.writer.segment_output import SegmentOutput
+from headrace.client.writer.segment_output import RESUME_S, SegmentOutput
 from headrace.errors import (
     ClosedError,
+    ConnectionLostError,
     HeadraceError,
     InvalidArgumentError,
     NoSuchSegmentError,
@@ -114,32 +116,53 @@ class EventWriter(RoutedWriter):
                 position[segment_id] = self._former_lengths[segment_id] = info.length
         return position
 
-    async def close(self) -> None:
-        """Make everything durable, then leave; watermarks wait for the writer no more. Idempotent.
-
-        Raises:
-            HeadraceError: as :meth:`flush`; the writer is closed even then.
-        """
+    async def finish(self) -> None:
+        """Make everything durable, then leave; watermarks wait for the writer no more. See :meth:`close`."""
         try:
-            await super().close()
-        finally:
-            if self._has_noted:
-                self._has_noted = False
-                with contextlib.suppress(HeadraceError):  # then it is waited for as long as the stream says
-                    await self._times.remove(self.scope, self.stream, self.writer_id)
+            await super().finish()
+        except HeadraceError:
+            await self._remove_times()
+            raise
+        await self._remove_times()
+
+    async def _remove_times(self) -> None:
+        if self._has_noted:
+            self._has_noted = False
+            with contextlib.suppress(HeadraceError):  # then it is waited for as long as the stream says
+                await self._times.remove(self.scope, self.stream, self.writer_id)
 
     def on_segment_ended(self, output: SegmentOutput) -> None:
         """Find the successors of the segment in the background."""
         name = f"follow {self.scope}/{self.stream}/{output.address.segment_id}"
         try:
-            self._services.supervisor.spawn(name, self._follow(output))
+            task = self._services.supervisor.spawn(name, self._follow(output))
         except ClosedError as error:
             self._drop(output, error)
+        else:
+            task.add_done_callback(partial(self._on_follow_ended, output))
+
+    def _on_follow_ended(self, output: SegmentOutput, task: asyncio.Task[None]) -> None:
+        """It may be cancelled before it ran, so this cannot be a part of it."""
+        if self._outputs.get(output.address.segment_id) is not output:
+            return  # it was replaced, or dropped
+        if not task.cancelled():
+            failure = f"{output.address.name}: finding its successors failed: {task.exception()!r}"
+            self._drop(output, ConnectionLostError(failure))
+        elif self._services.supervisor.stopped:
+            self._drop(output, ClosedError("the client was closed"))
+        else:
+            asyncio.get_running_loop().call_later(RESUME_S, self._resume, output)
+
+    def _resume(self, output: SegmentOutput) -> None:
+        if self._outputs.get(output.address.segment_id) is output:
+            self.on_segment_ended(output)
 
     async def _follow(self, output: SegmentOutput) -> None:
         error: HeadraceError = StreamSealedError(f"stream {self.scope}/{self.stream} is sealed")
         try:
             successors = await self._find_successors(output.address.segment_id)
+            if self._outputs.get(output.address.segment_id) is not output:
+                return  # the writer was closed meanwhile
             if successors:
                 if self._error is None:
                     self._replace(output, successors)
@@ -147,10 +170,8 @@ class EventWriter(RoutedWriter):
                 error = self._error
         except HeadraceError as failure:
             error = failure
-        except asyncio.CancelledError:
-            self._drop(output, ClosedError("the client was closed"))
-            raise
-        self._drop(output, error)
+        if self._outputs.get(output.address.segment_id) is output:
+            self._drop(output, error)
 
     async def _find_successors(self, segment_id: int) -> list[Successor]:
         """Ask the controller, as long as it takes a writer to give up."""

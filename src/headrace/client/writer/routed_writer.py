@@ -10,12 +10,11 @@ calls :meth:`drain` now and then, as with asyncio's streams; a writer that is ov
 from __future__ import annotations
 
 import asyncio
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final
 
 from headrace.client.config import WriterConfig
 from headrace.client.description import described, writer_state
@@ -23,6 +22,7 @@ from headrace.client.serializers import Codec
 from headrace.client.services import ClientServices, SegmentAddress
 from headrace.client.vectors import is_arrow
 from headrace.client.writer.ack import Ack, settle_parts
+from headrace.client.writer.closable_writer import ClosableWriter
 from headrace.client.writer.event_frames import (
     SHORT_EVENT_BYTES,
     SHORT_HEADERS,
@@ -44,7 +44,6 @@ from headrace.client.writer.segment_map import SegmentMap
 from headrace.client.writer.segment_output import SegmentOutput
 from headrace.client.writer.waiting_batches import WAITING_EVENTS_MAX, WaitingBatches
 from headrace.errors import (
-    ClosedError,
     EventTooLargeError,
     HeadraceError,
     InvalidArgumentError,
@@ -73,7 +72,7 @@ class WriterStatistics:
     bytes_durable: int
 
 
-class RoutedWriter(ABC):
+class RoutedWriter(ClosableWriter):
     """Routes events to outputs; subclasses say what happens when a segment ends. Used on one loop."""
 
     def __init__(
@@ -85,6 +84,7 @@ class RoutedWriter(ABC):
         segments: SegmentMap,
         codec: Codec | None = None,
     ) -> None:
+        super().__init__(f"{scope}/{stream}", services.open_writers)
         self.scope = scope
         self.stream = stream
         self._codec = codec
@@ -102,8 +102,6 @@ class RoutedWriter(ABC):
         self._inner_bounds: list[float] = []
         self._route: list[SegmentOutput | None] = []
         self._only_output: SegmentOutput | None = None
-        self._error: HeadraceError | None = None
-        self._closed = False
         self._unacknowledged_bytes = 0
         self.window_bytes = 0
         """What it may hold; grows with the stream. Any thread may look."""
@@ -121,7 +119,7 @@ class RoutedWriter(ABC):
 
     def __repr__(self) -> str:
         state = writer_state(
-            closed=self._closed, error=self._error, unacknowledged_bytes=self._unacknowledged_bytes
+            closed=self.stopped, error=self._error, unacknowledged_bytes=self._unacknowledged_bytes
         )
         return described(f"aio.{type(self).__name__}", f"{self.scope}/{self.stream}", self.uri, state)
 
@@ -335,21 +333,16 @@ class RoutedWriter(ABC):
             self._refuse()
 
     def _refuse(self) -> None:
-        if self._error is not None:
-            raise self._error
-        if self._closed:
-            raise ClosedError(f"the writer of {self.scope}/{self.stream} is closed")
+        if self.stopped:
+            if self.face is None:
+                self.on_told()
+            raise self.refusal()
         raise ThrottledError(
             f"{self._unacknowledged_bytes} bytes of {self.scope}/{self.stream} are unacknowledged: "
             "await drain()"
         )
 
     # ------------------------------------------------------------------------------ waiting
-
-    @property
-    def error(self) -> HeadraceError | None:
-        """Why the writer refuses new events; None if it does not."""
-        return self._error
 
     @property
     def bytes_held(self) -> int:
@@ -366,21 +359,16 @@ class RoutedWriter(ABC):
         Raises:
             HeadraceError: why the writer failed, if it did.
         """
-        while (
-            self._unacknowledged_bytes > self.window_bytes // 2 and not self._closed and self._error is None
-        ):
+        self._check_loop()
+        while self._unacknowledged_bytes > self.window_bytes // 2 and not self.stopped:
             waiter = asyncio.get_running_loop().create_future()
             self._window_waiters.append(waiter)
             await waiter
         if self._error is not None:
+            self.on_told()
             raise self._error
 
-    async def flush(self) -> None:
-        """Wait until every event taken so far is durable.
-
-        Raises:
-            HeadraceError: why one of them is not. A writer that failed once stays failed.
-        """
+    async def _settle(self) -> None:
         await self._barrier()
         if self._error is not None:
             raise self._error
@@ -388,45 +376,36 @@ class RoutedWriter(ABC):
     def _barrier(self) -> Ack:
         self._divide_waiting()
         barrier = Ack(1)
+        barrier.is_told = True  # by who waits for it, or is not there any more
         for output in self._outputs.values():
             if output.has_work:
                 output.add_barrier(barrier)
         barrier.settle_part()
         return barrier
 
-    async def close(self) -> None:
-        """Make everything durable, then leave. Idempotent.
-
-        Raises:
-            HeadraceError: as :meth:`flush`; the writer is closed even then.
-        """
-        if self._closed:
-            return
-        self._stop_taking()
-        try:
-            await self.flush()
-        finally:
-            self._leave()
-
     def _stop_taking(self) -> None:
-        self._closed = True
+        if self._error is not None:
+            self._limit_bytes = -1  # at once: what a face still holds may not overtake what was lost
+        super()._stop_taking()
         self._limit_bytes = -1
+        self._wake_waiters()
 
-    def _leave(self) -> None:
+    def _go_on_taking(self) -> None:
+        """Undo :meth:`_stop_taking`, unless the writer has failed."""
+        if self._error is None:
+            self.stopped = False
+            self._limit_bytes = self.window_bytes
+
+    def abandon(self, error: HeadraceError) -> None:
+        """Leave now. What is not durable fails with ``error``, and the writer with it."""
+        self._stop_taking()
         self._divide_waiting()
         outputs, self._outputs = self._outputs, {}
         self._remember_route()
         for output in outputs.values():
-            output.close()
+            output.leave()
+            self._fail_blocks(output, error)
         self._wake_waiters()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.close()
 
     # ------------------------------------------------------------------------------ for outputs
 
@@ -460,16 +439,20 @@ class RoutedWriter(ABC):
 
     def _drop(self, output: SegmentOutput, error: HeadraceError) -> None:
         """Refuse everything from now on; what this output holds fails."""
-        if self._error is None:
-            self._error = error
-        self._limit_bytes = -1
+        self._fail(error)
         self._divide_waiting()  # what is meant for this output fails with it
         self._outputs.pop(output.address.segment_id, None)
         self._remember_route()
+        self._fail_blocks(output, error)
+        self._wake_waiters()
+
+    def _fail_blocks(self, output: SegmentOutput, error: HeadraceError) -> None:
         for block in output.take_blocks():
+            if self._error is None:
+                self._error = error
+            self._failed.append((block.event_count, block.acks))
             self._release(block.size_bytes)
             block.fail(error)
-        self._wake_waiters()
 
     def _wake_waiters(self) -> None:
         waiters, self._window_waiters = self._window_waiters, []

@@ -58,6 +58,11 @@ SMALL_BLOCK_BYTES: Final = 128 * KIB
 
 SETUP_TIMEOUT_S: Final = 30.0
 
+RESUME_S: Final = 0.1
+"""A task of a writer may be cancelled by what ends all tasks of a loop. If the loop goes on, so does the
+writer after this time; if it ends, the client ends with it, and what it then waits for begins at once.
+"""
+
 
 class OutputState(Enum):
     """Where the conversation is."""
@@ -108,6 +113,7 @@ class SegmentOutput:
         self._request_id = -1
         self._token = ""
         self._setup: asyncio.Future[None] | None = None
+        self._connecting: asyncio.Task[None] | None = None
         # The block that is being filled; it has no number yet.
         self._open_parts: list[Any] = []
         self._open_places: list[float | str | None] = []
@@ -248,16 +254,35 @@ class SegmentOutput:
     def _begin_to_connect(self) -> None:
         self.state = OutputState.CONNECTING
         try:
-            self._services.supervisor.spawn(f"connect {self._name}", self._connect())
+            task = self._services.supervisor.spawn(f"connect {self._name}", self._connect_until_ready())
         except ClosedError as error:
             self.fail(error)
+        else:
+            self._connecting = task
+            task.add_done_callback(self._on_connect_ended)
 
-    async def _connect(self) -> None:
-        try:
-            await self._connect_until_ready()
-        except asyncio.CancelledError:
+    def _on_connect_ended(self, task: asyncio.Task[None]) -> None:
+        """React to the end of a task that did not bring the output where it should.
+
+        It may be cancelled before it ran, so this cannot be a part of it.
+        """
+        if task is not self._connecting:
+            return
+        self._connecting = None
+        if self.state is not OutputState.CONNECTING:
+            return
+        if not task.cancelled():
+            self.fail(ConnectionLostError(f"{self._name}: opening it failed: {task.exception()!r}"))
+        elif self._services.supervisor.stopped:
             self.fail(ClosedError(f"{self._name}: the client was closed"))
-            raise
+        else:
+            self._detach()
+            self.state = OutputState.IDLE
+            asyncio.get_running_loop().call_later(RESUME_S, self._resume)
+
+    def _resume(self) -> None:
+        if self.has_work:
+            self._wake()
 
     async def _connect_until_ready(self) -> None:
         loop = asyncio.get_running_loop()
@@ -412,26 +437,23 @@ class SegmentOutput:
         """The segment is sealed or gone."""
         if self.state is OutputState.ENDED:
             return
-        self._leave()
+        self.leave()
         self._owner.on_segment_ended(self)
 
     def fail(self, error: HeadraceError) -> None:
         """Give up; the owner takes what is not durable."""
         if self.state is not OutputState.ENDED:
-            self._leave()
+            self.leave()
             self._owner.on_output_failed(self, error)
 
-    def close(self) -> None:
-        """Leave the connection. What is not durable fails. Idempotent."""
-        self._leave()
-        error = ConnectionLostError(f"{self._name}: closed before the append was acknowledged")
-        for block in self.take_blocks():
-            block.fail(error)
-
-    def _leave(self) -> None:
+    def leave(self) -> None:
+        """Leave the connection; the owner takes what is not durable. Idempotent."""
         self.state = OutputState.ENDED
         self._finish_setup(None)
         self._detach()
+        connecting, self._connecting = self._connecting, None
+        if connecting is not None and connecting is not asyncio.current_task():
+            connecting.cancel()
 
     def statistics(self) -> InflightStatistics:
         return self._window.statistics()

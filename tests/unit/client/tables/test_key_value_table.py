@@ -9,12 +9,14 @@ from headrace.client import Insert, KeyValueTable, KeyValueTableConfiguration, P
 from headrace.client.connections.reconnect_policy import ReconnectPolicy
 from headrace.client.owner_calls import OwnerCalls
 from headrace.client.tables.table_calls import CHANGES_IN_FLIGHT_MAX
+from headrace.client.writer.open_writers import OpenWriters
 from headrace.client.writer.segment_map import SegmentRange
 from headrace.errors import (
     ClosedError,
     ConnectionLostError,
     InvalidArgumentError,
     LostReplyError,
+    LostWrites,
     NoSuchKeyValueTableError,
     ProtocolError,
     TableKeyMissingError,
@@ -70,7 +72,7 @@ class Server:
         return "host"
 
 
-def table(server, *, secondary=0, partitions=1, listed=None):
+def table(server, *, secondary=0, partitions=1, listed=None, open_writers=None):
     services = SimpleNamespace(
         uri="tcp://fake",
         pool=server,
@@ -79,6 +81,7 @@ def table(server, *, secondary=0, partitions=1, listed=None):
         ),
         segments=SimpleNamespace(endpoint=server.endpoint, forget_endpoint=lambda *_: None),
         entropy=SimpleNamespace(random=lambda: 0.0),
+        open_writers=open_writers or OpenWriters(1.0),
     )
     calls = OwnerCalls(services, ReconnectPolicy(initial_s=0.001, delay_max_s=0.001, give_up_s=0.01))
     ranges = split_evenly(FULL_RANGE, partitions if listed is None else listed)
@@ -131,6 +134,37 @@ async def test_who_gives_up_says_whether_something_may_have_happened():
         await table(Server(LOST, UNREACHED)).put(KEY, b"v")
     with pytest.raises(UnreachableError):
         await table(Server(UNREACHED)).put(KEY, b"v")
+
+
+async def test_the_end_of_a_client_waits_for_a_change_in_flight_and_for_no_question():
+    server = Server(c.TableEntriesUpdated(0, [6]))
+    server.gate = asyncio.Event()
+    ending = OpenWriters(60.0)
+    it = table(server, open_writers=ending)
+    putting, asking = asyncio.ensure_future(it.put(KEY, b"v")), asyncio.ensure_future(it.get(KEY))
+    closing = asyncio.ensure_future(ending.close())
+    await asyncio.sleep(0.01)
+    assert not closing.done()
+    server.gate.set()
+    assert await putting == TableVersion(0, 6)
+    await closing
+    assert ending.take_loss() is None
+    asking.cancel()
+
+
+async def test_a_change_that_the_end_of_a_client_does_not_wait_for_is_counted():
+    server = Server(c.TableEntriesUpdated(0, [6]))
+    server.gate = asyncio.Event()
+    ending = OpenWriters(0.01)
+    it = table(server, open_writers=ending)
+    putting = [asyncio.ensure_future(it.put(KEY, b"v")) for _ in range(3)]
+    await asyncio.sleep(0)
+    await ending.close()
+    loss = ending.take_loss()
+    assert loss is not None
+    assert loss.lost == (LostWrites("s/t", 3, "changes"),)
+    server.gate.set()
+    await asyncio.gather(*putting)
 
 
 async def test_a_closed_client_is_not_asked_again():

@@ -80,7 +80,7 @@ async def test_an_answer_to_the_setup_in_the_turn_that_ends_the_patience_is_one(
     assert output.statistics().blocks_sent == 1
     output.on_appended(INT64_MIN, 1, 5)
     assert ack.done()
-    output.close()
+    output.leave()
     await tasks.stop()
     connection.abort()
 
@@ -105,6 +105,6 @@ async def test_an_attempt_that_begins_before_the_one_before_has_ended_hears_its_
     output.check()
     output.on_appended(INT64_MIN, 1, 5)
     assert ack.done()
-    output.close()
+    output.leave()
     await tasks.stop()
     connection.abort()
