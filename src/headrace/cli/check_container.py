@@ -64,8 +64,10 @@ def examine(data: InspectedData, container: int | None, *, deep: bool) -> Checke
     """Check one container, or all; look again at those of a running server.
 
     Raises:
+        DataCorruptionError: the store is another system's.
         StorageReadError: the store did not answer.
     """
+    data.check_system()
     checked = Checked(data, *_check(data, container, deep=deep))
     if checked.damaged:
         data.find_holder()  # a server may have started meanwhile

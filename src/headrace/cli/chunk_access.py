@@ -10,7 +10,7 @@ from time import monotonic  # noqa: TID251 - no loop runs here that has a clock
 from typing import Final
 
 from headrace.cli.progress import Progress
-from headrace.errors import InvalidArgumentError
+from headrace.errors import DataCorruptionError, InvalidArgumentError
 from headrace.runtime.context import system_runtime
 from headrace.runtime.filesystem import Filesystem
 from headrace.standalone.data_directory import system_of
@@ -40,7 +40,8 @@ class ChunkAccess:
         """Return the chunks of a data directory of which the record says ``recorded``.
 
         Raises:
-            InvalidArgumentError: the URI, or a rate, is none; or the store that was named is of others.
+            InvalidArgumentError: the URI, or a rate, is none; or the store that was named has no identity.
+            DataCorruptionError: the store that was named is another system's.
             UnsupportedError: a library is missing that this store needs.
             StorageReadError: the store that was named did not answer.
         """
@@ -71,13 +72,18 @@ class ChunkAccess:
 
 
 def _refuse_others(uri: str, directory: str, found: str | None, system: str) -> None:
-    """Raises: InvalidArgumentError if the identity that was ``found`` is not that of ``system``."""
+    """Refuse an identity that was ``found`` if it is not that of ``system``.
+
+    Raises:
+        InvalidArgumentError: there is none.
+        DataCorruptionError: it is another's.
+    """
     if found == system:
         return
-    whose = "has no identity" if found is None else f"has the data of the system {found}"
-    raise InvalidArgumentError(
-        f"{uri} is not the store of {directory}: it {whose}: correct the URI, or leave it out"
-    )
+    text = f"{uri} is not the store of {directory}: it {{}}: correct the URI, or leave it out"
+    if found is None:
+        raise InvalidArgumentError(text.format("has no identity"))
+    raise DataCorruptionError(text.format(f"has the data of another system ({found})"))
 
 
 class _Pace:

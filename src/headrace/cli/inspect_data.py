@@ -20,15 +20,20 @@ from headrace.runtime.directory_lock import LOCK_NAME
 from headrace.runtime.kernel_locks import is_locked
 from headrace.runtime.read_only_files import ReadOnlyFiles
 from headrace.segmentstore.segment_names import INTERNAL_PREFIX, is_internal_chunk
+from headrace.standalone.advised_commands import advised_rebuild, file_location
 from headrace.standalone.chunk_root import chunk_root
 from headrace.standalone.data_directory import (
     FILE_NAME,
+    check_is_directory,
     containers_of,
     describe_surplus,
     find_logs,
+    find_used_log,
     recorded_storage,
+    system_of,
 )
 from headrace.standalone.lost_logs import find_unmade
+from headrace.storage.checkpoints.object_names import CHECKPOINTS_PREFIX
 from headrace.storage.identity_format import IDENTITY_NAME
 from headrace.storage.inspect import StoredChunks
 from headrace.storage.providers.location import StorageLocation
@@ -55,6 +60,7 @@ class InspectedData:
             raise InvalidArgumentError("the name of the data directory is empty")
         self.directory = directory.rstrip("/") or "/"
         self.files = ReadOnlyFiles()
+        check_is_directory(self.files, self.directory)
         self._access = access or ChunkAccess()
         self.problem = ""
         """What is wrong with the record of the directory's make-up."""
@@ -73,6 +79,33 @@ class InspectedData:
             UnsupportedError: a library is missing that this store needs.
         """
         return self._access.open(recorded_storage(self.files, self.directory), self.directory, self.files)
+
+    def check_system(self) -> None:
+        """Compare the system of the chunks with that of the directory, before anything is made of either.
+
+        Raises:
+            DataCorruptionError: the store is another system's: to it, all objects would be garbage.
+            StorageReadError, OSError: the store did not answer.
+        """
+        try:
+            system = system_of(self.files, self.directory)
+        except (DataCorruptionError, OSError):
+            return  # the record's problem is told anyway
+        found = None if system is None else self.chunks.find_identity()
+        if found is None or found == system:
+            return
+        location = self._location
+        if find_used_log(self.files, self.directory) is None:
+            command = advised_rebuild(self.files, location, self.directory)
+            what = f"has no log; if its own data directory is lost, `{command}`"
+        else:
+            what = "is of the system " + str(system)
+            if self._access.storage:
+                what += ": leave out --storage, or name its store"
+        raise DataCorruptionError(
+            f"{location} is the store of another system ({found}), whose objects are not judged: "
+            f"{self.directory} {what}"
+        )
 
     @property
     def may_change(self) -> bool:
@@ -109,12 +142,15 @@ class InspectedData:
         return found[0]
 
     @property
+    def _location(self) -> StorageLocation:
+        """The store of the chunks. Raises: InvalidArgumentError."""
+        uri = self._access.storage or recorded_storage(self.files, self.directory)
+        return StorageLocation.parse(uri) if uri else file_location(chunk_root(self.directory))
+
+    @property
     def _chunk_root(self) -> str | None:
         """The directory of the chunks; None if they are no files. Raises: InvalidArgumentError."""
-        uri = self._access.storage or recorded_storage(self.files, self.directory)
-        if not uri:
-            return chunk_root(self.directory)
-        location = StorageLocation.parse(uri)
+        location = self._location
         return location.prefix if location.scheme == "file" else None
 
     def find_unmade(self) -> list[int]:
@@ -179,9 +215,11 @@ class InspectedData:
                 break
         if not places:
             raise InvalidArgumentError(f"{self.directory} holds no data of a server")
-        raise DataCorruptionError(
-            f"there are chunks, but neither a log nor {FILE_NAME}: put them back", path=places[0]
-        )
+        lost = f"there are chunks, but neither a log nor {FILE_NAME}: put them back"
+        if any(name.startswith(CHECKPOINTS_PREFIX) for name, _ in self.chunks.objects(lambda *_: None)):
+            command = advised_rebuild(self.files, self._location, self.directory)
+            lost += f", or make them anew from their copies beside the chunks: `{command}`"
+        raise DataCorruptionError(lost, path=places[0])
 
     def find_holder(self) -> None:
         """Ask the kernel whether the lock is held now; its file only names the last holder."""

@@ -28,11 +28,16 @@ from headrace.segmentstore.inspection.container_replay import ReplayedContainer
 from headrace.segmentstore.inspection.inactive_segments import read_inactive
 from headrace.segmentstore.inspection.segment_content import SegmentContents
 from headrace.segmentstore.state.segment_state import SegmentState
+from headrace.storage.identity_format import IDENTITY_NAME
+from headrace.storage.providers.chunk_paths import encode_chunk_path
 from headrace.storage.transfer.export_format import LIST_NAME, ExportedSegment, encode_list
 from headrace.storage.transfer.header_layout import HeaderEntry, encode_header, header_name, part_name
 from headrace.storage.transfer.plain_files import ExportPlace
 
 PART_BYTES: Final = 64 * MIB
+
+_OF_STORES: Final = (IDENTITY_NAME, encode_chunk_path(IDENTITY_NAME))
+"""What a store of chunks has: an object, or a file."""
 
 
 def export(*, names: Sequence[str], target: str, storage: str | None, data_dir: str, as_json: bool) -> None:
@@ -51,7 +56,10 @@ def _export(wanted: set[str], target: str, data_dir: str, access: ChunkAccess) -
     data = open_data(data_dir, access)
     if data.locked:
         raise DirectoryLockedError(data.directory, f"{data.holder}: stop it first")
+    data.check_system()
     with open_place(target) as place:
+        if any(place.find_length(name) is not None for name in _OF_STORES):
+            raise InvalidArgumentError(f"{target} is the store of a system: choose another place")
         if place.find_length(LIST_NAME) is not None:
             raise InvalidArgumentError(f"{target} holds an export already: choose another place")
         exported: list[ExportedSegment] = []

@@ -13,6 +13,7 @@ from headrace.cli.output import print_json, print_line, printable
 from headrace.cli.progress import Progress
 from headrace.runtime.context import system_runtime
 from headrace.runtime.times import parse_time_ms
+from headrace.standalone.advised_commands import standalone_command
 from headrace.standalone.rebuild.rebuild import Rebuild, RebuildReport
 from headrace.standalone.rebuild.report import RebuiltContainer, RebuiltSegment
 from headrace.standalone.unfinished_rebuild import Wanted
@@ -74,6 +75,7 @@ def _print(report: RebuildReport) -> None:
         f"{report.directory} has {len(report.containers)} containers with {segments} segments, as of "
         f"{lost / 1000:.0f} s ago at the most; container epochs go on from {report.epoch}"
     )
+    print_line(printable(f"start it: {standalone_command(report.directory)}"))
 
 
 def _print_container(container: RebuiltContainer) -> None:

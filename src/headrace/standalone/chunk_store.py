@@ -17,17 +17,27 @@ from headrace.errors import (
 )
 from headrace.runtime.context import Runtime
 from headrace.runtime.filesystem import Filesystem
+from headrace.runtime.read_only_files import ReadOnlyFiles
 from headrace.runtime.supervisor import Supervisor
+from headrace.standalone.advised_commands import advised_rebuild, file_location, standalone_command
 from headrace.standalone.chunk_root import chunk_root
 from headrace.standalone.config import StandaloneConfig
-from headrace.standalone.data_directory import raise_format, recorded_storage, system_of
+from headrace.standalone.data_directory import (
+    FILE_NAME,
+    find_used_log,
+    make_record,
+    raise_format,
+    recorded_storage,
+    system_of,
+)
 from headrace.standalone.lost_logs import check_store
-from headrace.storage.identity_format import SYSTEM_BYTES
+from headrace.storage.identity_format import SYSTEM_BYTES, judge_identity
+from headrace.storage.inspect import ChunkFiles
 from headrace.storage.providers.contract import ChunkProvider
 from headrace.storage.providers.location import StorageLocation
 from headrace.storage.providers.retrying import RetryingChunkProvider
 from headrace.storage.providers.stores import prove_store
-from headrace.storage.store_identity import claim_identity
+from headrace.storage.store_identity import claim_identity, look_identity
 
 _logger = logging.getLogger(__name__)
 
@@ -103,8 +113,35 @@ def facts_of(store: ChunkStore, directory: str) -> dict[str, str]:
     return {"system": store.system, "storage": "" if is_default else str(store.location)}
 
 
-async def claim_store(provider: ChunkProvider, store: ChunkStore, directory: str, runtime: Runtime) -> None:
-    """See to it that a store is fit to be used, and that of the data directory.
+def check_file_store(files: Filesystem, store: ChunkStore, directory: str) -> None:
+    """Refuse a directory of chunks that is another system's, before anything is written there or recorded.
+
+    What the data directory itself has is its own: without a record its logs are what is missed.
+
+    Raises:
+        InvalidArgumentError, DataCorruptionError: see :func:`judge_identity`.
+    """
+    root = store.root
+    is_recorded = files.exists(f"{directory}/{FILE_NAME}")
+    if root is None or (root == chunk_root(directory) and not is_recorded):
+        return
+    found = ChunkFiles(root, ReadOnlyFiles(files)).find_identity()
+    if found is None:
+        return
+    is_new = find_used_log(files, directory) is None
+    advice = _advice(files, replace(store, is_new=is_new), directory)
+    judge_identity(root, found, store.system, advice, is_new=is_new, adopts=True, other="")
+
+
+async def claim_store(
+    provider: ChunkProvider,
+    store: ChunkStore,
+    directory: str,
+    runtime: Runtime,
+    record: Callable[[], None] = lambda: None,
+) -> None:
+    """See to it that a store is fit to be used, and that of the data directory. Nothing is written before it
+    is known whose it is; then ``record`` is called, and only then it gets an identity.
 
     A directory of files was recognised by its proof before, and its logs compared with it. It gets an
     identity so that a copy of it in another store has one.
@@ -115,12 +152,28 @@ async def claim_store(provider: ChunkProvider, store: ChunkStore, directory: str
         StorageFullError, StorageReadError, StorageWriteError: it did not answer; repeat.
     """
     patient = RetryingChunkProvider(provider, _CALL_S)
+    where = store.root or str(store.location)
+    advice = _advice(runtime.filesystem, store, directory)
+    facts = (patient, where, store.system, advice)
     if store.root is not None:
-        await claim_identity(patient, store.root, store.system, is_new=store.is_new, adopts=True)
+        await claim_identity(*facts, is_new=store.is_new, adopts=True)
+        record()
         return
+    await look_identity(*facts, is_new=store.is_new)
+    await check_store(patient, store.location, directory, store.unmade, runtime.filesystem)
     await prove_store(patient, runtime.entropy)
-    await claim_identity(patient, str(store.location), store.system, is_new=store.is_new)
-    await check_store(patient, directory, store.unmade)
+    record()
+    await claim_identity(*facts, is_new=store.is_new)
+
+
+def _advice(files: Filesystem, store: ChunkStore, directory: str) -> str:
+    """Say what to do if a store turns out to be another's."""
+    if store.is_new:
+        location = store.location if store.root is None else file_location(store.root)
+        return f"or, if its data directory is lost, `{advised_rebuild(files, location, directory)}`"
+    if store.is_recorded:
+        return ""
+    return f"`{standalone_command(directory)}` goes on with the store that was used before"
 
 
 class StoreClaim:
@@ -195,6 +248,12 @@ class StoreClaim:
             _logger.log(logging.ERROR if failed else logging.INFO, "%s %s", self._store.location, what)
 
 
-def note_store(files: Filesystem, store: ChunkStore, directory: str) -> None:
-    """Record that the directory uses this store from now on, and raise its format. Raises: OSError."""
-    raise_format(files, directory, facts_of(store, directory))
+def note_store(files: Filesystem, store: ChunkStore, directory: str, containers: int) -> None:
+    """Record that the directory uses this store from now on, and raise its format; a new directory gets its
+    record of so many containers. Raises: OSError.
+    """
+    facts = facts_of(store, directory)
+    if files.exists(f"{directory}/{FILE_NAME}"):
+        raise_format(files, directory, facts)
+    else:
+        make_record(files, directory, containers, facts)

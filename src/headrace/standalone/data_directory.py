@@ -44,7 +44,7 @@ def check_data_directory(
             raise DataCorruptionError(
                 "the data directory holds a log but no record of its format and containers", path=path
             )
-        _write(files, directory, {"format": FORMAT, "containers": containers, **facts})
+        make_record(files, directory, containers, facts)
         return
     made_with = _count_of(_read(files, path), path)
     if made_with != containers:
@@ -52,6 +52,13 @@ def check_data_directory(
             f"{directory} was made with {made_with} containers, {containers} were "
             f"requested: the number is fixed once data exist; leave it out or give {made_with}"
         )
+
+
+def make_record(
+    files: Filesystem, directory: str, containers: int, facts: Mapping[str, str] = NO_FACTS
+) -> None:
+    """Record what a directory without data is made for, in place of any other record. Raises: OSError."""
+    _write(files, directory, {"format": FORMAT, "containers": containers, **facts})
 
 
 def raise_format(files: Filesystem, directory: str, facts: Mapping[str, str] = NO_FACTS) -> None:
@@ -101,6 +108,32 @@ def recorded_storage(files: Filesystem, directory: str) -> str:
     except (DataCorruptionError, OSError):
         return ""  # whoever needs the record says so
     return uri if isinstance(uri, str) else ""
+
+
+def check_is_directory(files: Filesystem, directory: str) -> None:
+    """Raises: InvalidArgumentError if this is a file, or below one; not if it does not exist."""
+    try:
+        files.listdir(directory)
+    except NotADirectoryError:
+        raise InvalidArgumentError(
+            f"{directory} is a file, or lies below one: --data-dir names the directory of all data"
+        ) from None
+    except FileNotFoundError:
+        pass
+
+
+def find_used_log(files: Filesystem, directory: str) -> str | None:
+    """Return an entry of the directory of logs that is no empty directory; None if there is none."""
+    logs = f"{directory}/wal"
+    names = files.listdir(logs) if files.exists(logs) else []
+    return next((f"{logs}/{name}" for name in names if not _is_empty(files, f"{logs}/{name}")), None)
+
+
+def _is_empty(files: Filesystem, path: str) -> bool:
+    try:
+        return not files.listdir(path)
+    except NotADirectoryError:
+        return False
 
 
 def find_logs(files: Filesystem, directory: str) -> list[int]:

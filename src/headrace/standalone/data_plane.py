@@ -9,6 +9,7 @@ import contextlib
 import logging
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Final
 
 from headrace.runtime.allocator import return_free_memory
@@ -90,6 +91,7 @@ class DataPlane:
         )
         self._runtime = runtime
         self._chunk_store = chunk_store or store_of(config)
+        self._containers = containers
         self._facts = None if config.in_memory else SystemFacts(containers, self._chunk_store.system)
         self._wal_config = WalConfig(frames_max=config.frames_max)
         self._frames: FrameMemory | None = None
@@ -167,9 +169,9 @@ class DataPlane:
     async def _claim_store(self) -> None:
         """Raises as :func:`claim_store`."""
         assert self._provider is not None
-        store, directory = self._chunk_store, self._config.data_dir
-        await claim_store(self._provider, store, directory, self._runtime)
-        note_store(self._runtime.filesystem, store, directory)
+        store, directory, runtime = self._chunk_store, self._config.data_dir, self._runtime
+        record = partial(note_store, runtime.filesystem, store, directory, self._containers)
+        await claim_store(self._provider, store, directory, runtime, record)
 
     def _make_container(self, container_id: int, on_failed: OnFailed) -> SegmentContainer:
         assert self._provider is not None

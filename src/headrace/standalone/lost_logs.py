@@ -18,6 +18,7 @@ from headrace.runtime.read_only_files import ReadOnlyFiles
 from headrace.segmentstore.container.segment_catalogue import catalogue_name
 from headrace.segmentstore.inspection.container_replay import replay_container
 from headrace.segmentstore.segment_names import is_internal, is_internal_chunk
+from headrace.standalone.advised_commands import advised_rebuild, file_location
 from headrace.standalone.chunk_root import chunk_root
 from headrace.standalone.data_directory import FILE_NAME, describe_surplus, find_logs
 from headrace.storage.checkpoints.object_names import CHECKPOINTS_PREFIX, parse_object_name
@@ -26,6 +27,7 @@ from headrace.storage.identity_format import IDENTITY_NAME
 from headrace.storage.inspect import ChunkFiles
 from headrace.storage.metadata.rows import SEGMENT_PREFIX
 from headrace.storage.providers.contract import ChunkProvider
+from headrace.storage.providers.location import StorageLocation
 from headrace.wal.file.owner_record import OWNER_FILE
 from headrace.wal.file.segment_format import parse_name
 from headrace.wal.inspect import inspect_log
@@ -79,7 +81,11 @@ def find_unmade(
     if (root is not None and _has_chunks(root, looking, unmade)) or any(
         _was_used(number, logs[number], looking) for number in there
     ):
-        raise DataCorruptionError("the log of this container is missing; put it back", path=missing[0])
+        lost = "the log of this container is missing; put it back"
+        if root is not None and looking.exists(f"{root}/{CHECKPOINTS_PREFIX}"):
+            command = advised_rebuild(looking, file_location(root), directory)
+            lost += f", or make the logs anew from their copies beside the chunks: `{command}`"
+        raise DataCorruptionError(lost, path=missing[0])
     hidden = "" if root is None else _find_hidden(root, looking)
     if hidden:
         raise DataCorruptionError(
@@ -105,7 +111,13 @@ def _is_begun(files: Filesystem, log: str) -> bool:
     return bool(found.named) or (found.owner is not None and found.owner.files_epoch > 0)
 
 
-async def check_store(provider: ChunkProvider, directory: str, unmade: Sequence[int]) -> None:
+async def check_store(
+    provider: ChunkProvider,
+    location: StorageLocation,
+    directory: str,
+    unmade: Sequence[int],
+    files: Filesystem,
+) -> None:
     """Refuse to make logs beside chunks of users in a store. Lists only if there are logs to be made.
 
     Raises:
@@ -118,9 +130,10 @@ async def check_store(provider: ChunkProvider, directory: str, unmade: Sequence[
         for found in page:
             is_chunk = parse_chunk_name(found.name) is not None and not is_internal_chunk(found.name)
             if is_chunk or _is_copied(found.name, unmade):
+                command = advised_rebuild(files, location, directory)
                 raise DataCorruptionError(
                     f"the log of this container is missing, and its store has {found.name!r}: put the log "
-                    "back, or make the data directory anew with headrace storage rebuild",
+                    f"back, or make the data directory anew: `{command}`",
                     path=f"{directory}/wal/container-{unmade[0]}",
                 )
 

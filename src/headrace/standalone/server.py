@@ -29,10 +29,15 @@ from headrace.security.gatekeeper import Gatekeeper, make_gatekeeper
 from headrace.security.token_key import keep_token_key, load_token_key, make_token_key
 from headrace.security.tokens import TokenKey
 from headrace.standalone.chunk_root import check_chunk_root, make_chunk_root
-from headrace.standalone.chunk_store import ChunkStore, facts_of, find_store, store_of
+from headrace.standalone.chunk_store import ChunkStore, check_file_store, facts_of, find_store, store_of
 from headrace.standalone.config import CONTAINERS_DEFAULT, CONTAINERS_MAX, StandaloneConfig
 from headrace.standalone.control_plane import ControlPlane
-from headrace.standalone.data_directory import check_data_directory, containers_of, raise_format
+from headrace.standalone.data_directory import (
+    check_data_directory,
+    check_is_directory,
+    containers_of,
+    raise_format,
+)
 from headrace.standalone.data_plane import DataPlane
 from headrace.standalone.descriptor_plan import DescriptorPlan, plan_descriptors
 from headrace.standalone.exposure import find_exposure
@@ -228,6 +233,7 @@ class StandaloneServer:
         which has to be claimed if its chunks are no files.
         """
         files, directory = self._runtime.filesystem, self._config.data_dir
+        check_is_directory(files, directory)
         lock = DirectoryLock(files, directory, describe_process(self._runtime.clock))
         lock.acquire()
         stack.callback(self._release, lock)
@@ -235,13 +241,16 @@ class StandaloneServer:
         made_with = containers_of(files, directory)
         containers = self._config.containers or made_with or CONTAINERS_DEFAULT
         store = find_store(self._config, self._runtime)
+        check_file_store(files, store, directory)
         facts = facts_of(store, directory)
         if made_with is None and not files.exists(f"{directory}/wal"):
             # if there are chunks, the number is not known
             check_logs(files, directory, containers, store.root)
             if store.root is not None:
                 make_chunk_root(files, store.root)  # first: the record proves that there was one
-        check_data_directory(files, directory, containers, facts)
+        if made_with is not None or store.root is not None or files.exists(f"{directory}/wal"):
+            check_data_directory(files, directory, containers, facts)
+        # Else the record is made once it is known whose the store is.
         if store.root is not None:
             check_chunk_root(files, store.root)
         unmade = check_logs(files, directory, containers, store.root)

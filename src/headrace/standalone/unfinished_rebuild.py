@@ -13,6 +13,7 @@ from typing import Final
 
 from headrace.errors import DataCorruptionError
 from headrace.runtime.filesystem import Filesystem
+from headrace.standalone.advised_commands import rebuild_command
 
 MARK: Final = "REBUILDING"
 _BYTES_MAX: Final = 65536
@@ -46,6 +47,11 @@ def end_rebuild(files: Filesystem, directory: str) -> None:
     files.fsync_directory(directory)
 
 
+def is_marked(files: Filesystem, directory: str) -> bool:
+    """Whether a rebuild of the directory has begun and not ended: what logs it has are of that rebuild."""
+    return files.exists(f"{directory}/{MARK}")
+
+
 def find_unfinished(files: Filesystem, directory: str) -> Wanted | None:
     """Return what the unfinished rebuild of a directory was asked for; None if there is none.
 
@@ -72,7 +78,7 @@ def refuse_unfinished(files: Filesystem, directory: str) -> None:
     wanted = find_unfinished(files, directory)
     if wanted is not None:
         raise DataCorruptionError(
-            "the rebuild of this directory did not come to its end: repeat `headrace storage rebuild --from "
-            f"{wanted.source} --data-dir {directory}`",
+            "the rebuild of this directory did not come to its end: repeat "
+            f"`{rebuild_command(wanted.source, directory, wanted.at_ms)}`",
             path=f"{directory}/{MARK}",
         )

@@ -57,7 +57,7 @@ def decode_identity(data: bytes) -> str:
 
 
 def judge_identity(
-    where: str, found: str | None, system: str, *, is_new: bool, adopts: bool, other: str
+    where: str, found: str | None, system: str, advice: str, *, is_new: bool, adopts: bool, other: str
 ) -> bool:
     """Whether a server may make its identity in a store; False if it has it already.
 
@@ -65,6 +65,7 @@ def judge_identity(
         where: the store, for errors.
         found: the system whose identity is there, if any.
         system: that of the data directory.
+        advice: what to do if the store is another's, for errors; "" for nothing better than is said anyway.
         is_new: nothing was ever written with this data directory.
         adopts: the store is known to be the right one, by other means than an identity.
         other: an object that is there without an identity; "" if there is none.
@@ -77,20 +78,20 @@ def judge_identity(
         return False
     if found is not None and is_new:
         raise InvalidArgumentError(
-            f"{where} has the data of another system ({found}): use another prefix, or rebuild its data "
-            "directory with headrace storage rebuild"
+            f"{where} has the data of another system ({found}), and nothing was changed: use another prefix"
+            + (advice and f"; {advice}")
         )
     if found is not None:
         raise DataCorruptionError(
             f"{where} has the data of another system ({found}); those of this data directory ({system}) are "
-            "elsewhere: name their store"
+            f"elsewhere: {advice or 'name their store'}"
         )
     if adopts:
         return True
     if not is_new:
         raise DataCorruptionError(
             f"{where} is not the store of this data directory, or was emptied: it has no {IDENTITY_NAME}. "
-            "Name the right store; headrace storage copy moves one"
+            f"{advice or 'Name the right store'}; headrace storage copy moves one"
         )
     if other:
         raise InvalidArgumentError(

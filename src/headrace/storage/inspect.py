@@ -13,6 +13,7 @@ from headrace.runtime.filesystem import Filesystem
 from headrace.storage.chunks.checksums import verify_blocks
 from headrace.storage.chunks.read_plan import find_checksums
 from headrace.storage.chunks.segment_layout import Chunk
+from headrace.storage.identity_format import IDENTITY_BYTES, IDENTITY_NAME, decode_identity
 from headrace.storage.providers.chunk_paths import (
     FILE_SUFFIX,
     decode_chunk_path,
@@ -36,6 +37,15 @@ class StoredChunks(Protocol):
 
     def path(self, chunk: str) -> str:
         """Return where the object of a chunk is, as people write it."""
+
+    def find_identity(self) -> str | None:
+        """Return the system whose store this is; None if it has no whole identity.
+
+        Raises:
+            DataCorruptionError: it is damaged.
+            InvalidArgumentError: it is of a newer version.
+            StorageReadError, OSError: it could not be read.
+        """
 
     def look_ahead(self) -> None:
         """Many lengths will be asked for: list what is there, if that is cheaper.
@@ -93,6 +103,19 @@ class ChunkFiles:
 
     def path(self, chunk: str) -> str:
         return f"{self.root}/{encode_chunk_path(chunk)}"
+
+    def find_identity(self) -> str | None:
+        path = self.path(IDENTITY_NAME)
+        try:
+            fd = self._files.open(path, os.O_RDONLY)
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        try:
+            buffer = bytearray(IDENTITY_BYTES + 1)
+            count = self._files.pread_into(fd, memoryview(buffer), 0)
+        finally:
+            self._files.close(fd)
+        return None if count < IDENTITY_BYTES else decode_identity(bytes(buffer[:count]))
 
     def look_ahead(self) -> None:
         """Nothing: a length costs no more than a listing of it would."""

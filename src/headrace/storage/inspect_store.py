@@ -21,6 +21,7 @@ from headrace.storage.chunks.read_plan import find_checksums
 from headrace.storage.chunks.segment_layout import Chunk
 from headrace.storage.inspect import GetRow, Verified
 from headrace.storage.providers.contract import ChunkProvider
+from headrace.storage.store_identity import find_identity
 
 T = TypeVar("T")
 
@@ -60,6 +61,9 @@ class StoreObjects:
 
     def path(self, chunk: str) -> str:
         return f"{self.root}/{chunk}"
+
+    def find_identity(self) -> str | None:
+        return self._run(find_identity(self._provider))
 
     def look_ahead(self) -> None:
         self._run(self._list())

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from headrace.errors import ChunkExistsError, DataCorruptionError, NoSuchChunkError
+from typing import Final
+
+from headrace.errors import ChunkExistsError, DataCorruptionError, NoSuchChunkError, StorageWriteError
 from headrace.storage.identity_format import (
     IDENTITY_BYTES,
     IDENTITY_NAME,
@@ -12,8 +14,10 @@ from headrace.storage.identity_format import (
 )
 from headrace.storage.providers.contract import ChunkProvider
 
-_BYTES_MAX = 4096
+_BYTES_MAX: Final = 4096
 """Read of an identity of a newer version."""
+
+_ATTEMPTS: Final = 3
 
 
 async def read_identity(provider: ChunkProvider) -> str | None:
@@ -32,8 +36,59 @@ async def read_identity(provider: ChunkProvider) -> str | None:
     return decode_identity(bytes(data))
 
 
+async def find_identity(provider: ChunkProvider) -> str | None:
+    """Return the system whose store this is; None also if the identity was cut short, as a process that died
+    while it made it leaves it.
+
+    Raises as :func:`read_identity`.
+    """
+    try:
+        return await read_identity(provider)
+    except DataCorruptionError:
+        if (await provider.info(IDENTITY_NAME)).length >= IDENTITY_BYTES:
+            raise
+        return None
+
+
+async def make_identity(provider: ChunkProvider, system: str) -> str:
+    """Make the identity of a store that has none, in place of one that was cut short.
+
+    Returns:
+        The system whose store it is: another server may have been faster.
+
+    Raises:
+        StorageFullError, StorageReadError, StorageWriteError: the store did not answer; repeat.
+    """
+    for _ in range(_ATTEMPTS):
+        try:
+            await provider.create(IDENTITY_NAME, [encode_identity(system)])
+        except ChunkExistsError:  # of another server, or of an attempt whose answer was lost
+            found = await find_identity(provider)
+            if found is not None:
+                return found
+            await provider.delete(IDENTITY_NAME)
+        else:
+            return system
+    raise StorageWriteError("the identity of the store comes and goes: does another server start in it?")
+
+
+async def look_identity(
+    provider: ChunkProvider, where: str, system: str, advice: str = "", *, is_new: bool, adopts: bool = False
+) -> bool:
+    """Whether a server of ``system`` has to make the identity of this store; nothing is written.
+
+    Raises:
+        InvalidArgumentError, DataCorruptionError: it is another's, see :func:`judge_identity`.
+        StorageReadError: the store did not answer; repeat.
+    """
+    found = await find_identity(provider)
+    looks = found is None and is_new and not adopts
+    other = await find_other(provider) if looks else ""
+    return judge_identity(where, found, system, advice, is_new=is_new, adopts=adopts, other=other)
+
+
 async def claim_identity(
-    provider: ChunkProvider, where: str, system: str, *, is_new: bool, adopts: bool = False
+    provider: ChunkProvider, where: str, system: str, advice: str = "", *, is_new: bool, adopts: bool = False
 ) -> None:
     """See to it that the store is that of ``system``; make its identity in an empty one, if the data
     directory is new, or in any with ``adopts``.
@@ -42,21 +97,9 @@ async def claim_identity(
         InvalidArgumentError, DataCorruptionError: it is not, see :func:`judge_identity`.
         StorageFullError, StorageReadError, StorageWriteError: the store did not answer; repeat.
     """
-    try:
-        found = await read_identity(provider)
-    except DataCorruptionError:
-        may_be_new = adopts or (is_new and not await find_other(provider))
-        if not may_be_new or not await _is_cut_short(provider):
-            raise
-        await provider.delete(IDENTITY_NAME)  # of a first start that died while it made it
-        found = None
-    looks = found is None and is_new and not adopts
-    other = await find_other(provider) if looks else ""
-    if judge_identity(where, found, system, is_new=is_new, adopts=adopts, other=other):
-        try:
-            await provider.create(IDENTITY_NAME, [encode_identity(system)])
-        except ChunkExistsError:  # another server was faster, or the answer of an earlier attempt was lost
-            judge_identity(where, await read_identity(provider), system, is_new=True, adopts=False, other="")
+    if await look_identity(provider, where, system, advice, is_new=is_new, adopts=adopts):
+        found = await make_identity(provider, system)
+        judge_identity(where, found, system, advice, is_new=True, adopts=False, other="")
 
 
 async def find_other(provider: ChunkProvider) -> str:
@@ -66,7 +109,3 @@ async def find_other(provider: ChunkProvider) -> str:
             if not found.name.startswith("_system/") or found.name.startswith("_system/containers/"):
                 return found.name
     return ""
-
-
-async def _is_cut_short(provider: ChunkProvider) -> bool:
-    return (await provider.info(IDENTITY_NAME)).length < IDENTITY_BYTES

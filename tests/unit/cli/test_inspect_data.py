@@ -121,6 +121,36 @@ def test_chunks_without_logs_and_record_are_not_said_to_be_no_data(tmp_path, wor
     chunk.write_bytes(b"content")
     assert main(command) == 6
     assert f"neither a log nor headrace.json: put them back ({chunk})" in capsys.readouterr().err
+    copy = tmp_path / "chunks" / "_system" / "checkpoints" / "0" / "1-0.manifest.chunk"
+    copy.parent.mkdir(parents=True)
+    copy.write_bytes(b"copy")
+    assert main(command) == 6
+    advised = f"`headrace storage rebuild --from file://{tmp_path}/chunks --data-dir {tmp_path}`"
+    assert advised in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["standalone"],
+        ["storage", "rebuild", "--from", "file:///tmp"],
+        ["storage", "check"],
+        ["storage", "repair", "--yes"],
+        ["storage", "export", "a/b", "--to", "out"],
+        ["inspect", "container"],
+        ["inspect", "segment", "a/b/0.#epoch.0"],
+        ["check", "container"],
+    ],
+    ids=" ".join,
+)
+def test_a_data_directory_that_is_a_file_is_a_wrong_request(tmp_path, words, capsys):
+    file = tmp_path / "file"
+    file.write_text("mine")
+    for directory in (file, file / "below"):
+        assert main([*words, "--data-dir", str(directory)]) == 2
+        assert f"{directory} is a file, or lies below one" in capsys.readouterr().err
+    assert file.read_text() == "mine"
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
 
 
 @pytest.mark.parametrize("verb", ["wal", "container"])

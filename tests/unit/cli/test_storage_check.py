@@ -155,6 +155,6 @@ def test_a_store_of_others_is_not_called_damaged(place):
     elsewhere = ("--storage", "s3://bucket/other")
     code, _, err = place.check(*elsewhere)
     assert (code, "is not the store of" in err, "has no identity" in err) == (2, True, True)
-    for system, expected in (("cd" * 16, 2), ("ab" * 16, 0)):
+    for system, expected in (("cd" * 16, 6), ("ab" * 16, 0)):
         place.put("_system/identity", encode_identity(system))
         assert place.check(*elsewhere)[0] == expected

@@ -57,7 +57,7 @@ def test_a_directory_remembers_its_store_and_its_system(tmp_path):
     assert (str(again.location), again.system, again.is_recorded) == (URI, store.system, True)
     moved = find(tmp_path, storage="s3://other/prefix")
     assert (moved.system, moved.is_recorded) == (store.system, False)
-    note_store(RUNTIME.filesystem, moved, str(tmp_path))
+    note_store(RUNTIME.filesystem, moved, str(tmp_path), 2)
     assert str(find(tmp_path).location) == "s3://other/prefix"
 
 
@@ -68,16 +68,16 @@ def test_without_a_choice_chunks_are_in_the_directory(tmp_path):
     assert record(tmp_path) == {"format": 2, "containers": 2, "system": store.system}
     other = find(tmp_path, storage="file:///mnt/chunks")
     assert (other.root, other.system) == ("/mnt/chunks", store.system)
-    note_store(RUNTIME.filesystem, other, str(tmp_path))
+    note_store(RUNTIME.filesystem, other, str(tmp_path), 2)
     assert find(tmp_path).root == "/mnt/chunks"
-    note_store(RUNTIME.filesystem, find(tmp_path, storage=f"file://{tmp_path}/chunks"), str(tmp_path))
+    note_store(RUNTIME.filesystem, find(tmp_path, storage=f"file://{tmp_path}/chunks"), str(tmp_path), 2)
     assert "storage" not in record(tmp_path)
 
 
 def test_an_earlier_directory_gets_an_id(tmp_path):
     check_data_directory(RUNTIME.filesystem, str(tmp_path), 2)
     store = find(tmp_path)
-    note_store(RUNTIME.filesystem, store, str(tmp_path))
+    note_store(RUNTIME.filesystem, store, str(tmp_path), 2)
     assert find(tmp_path).system == store.system
 
 

@@ -40,9 +40,9 @@ async def test_a_store_with_objects_of_others_is_refused(store, name):
 
 async def test_another_system_is_refused(store):
     await store.create(IDENTITY_NAME, [encode_identity(OTHER)])
-    with pytest.raises(InvalidArgumentError, match=r"another system.*another prefix.*storage rebuild"):
-        await claim(store, is_new=True)
-    with pytest.raises(DataCorruptionError, match=r"another system.*elsewhere"):
+    with pytest.raises(InvalidArgumentError, match=r"another system.*another prefix; rebuild it"):
+        await claim_identity(store, "s3://b/p", OURS, "rebuild it", is_new=True)
+    with pytest.raises(DataCorruptionError, match=r"another system.*elsewhere: name their store"):
         await claim(store, is_new=False)
     assert await read_identity(store) == OTHER
 

@@ -33,12 +33,28 @@ def candidates(
     retain what the newest ``kept`` name.
     """
     order = [found for found in reversed(finished(listed)) if found in manifests]
-    return [
+    usable = [
         manifests[found]
         for found in order
         if (at_ms is None or manifests[found].time_ms <= at_ms)
         and not is_outdated(found, listed, manifests, kept)
     ]
+    return [manifest for manifest in usable if not _is_unused(manifest, usable, manifests)]
+
+
+def _is_unused(
+    manifest: Manifest, usable: Sequence[Manifest], manifests: Mapping[CheckpointId, Manifest]
+) -> bool:
+    """Whether a rebuild has left this one, no server of the rebuilt system has made a checkpoint since, and
+    the one it is a copy of is there: the rebuild may have been of an earlier time, or have been killed.
+    """
+    if not manifest.rebuilt:
+        return False
+    rebuilds = manifest.checkpoint.rebuilds
+    if any(not each.rebuilt and each.checkpoint.rebuilds == rebuilds for each in manifests.values()):
+        return False
+    content = (manifest.time_ms, manifest.sequence)
+    return any(not each.rebuilt and (each.time_ms, each.sequence) == content for each in usable)
 
 
 def is_outdated(
@@ -49,7 +65,14 @@ def is_outdated(
     Those that rebuilds have left do not count: nothing was deleted for them.
     """
     newer = [found for found in finished(listed) if chosen < found]
-    return sum(found not in manifests or not manifests[found].rebuilt for found in newer) >= kept
+    return sum(not _is_left(found, manifests) for found in newer) >= kept
+
+
+def _is_left(found: CheckpointId, manifests: Mapping[CheckpointId, Manifest]) -> bool:
+    """Whether a rebuild has left a checkpoint. One that was killed may have left half a manifest; no owner
+    has its container epoch, since the first one of a rebuilt system opens the log under the next.
+    """
+    return manifests[found].rebuilt if found in manifests else found.epoch % EPOCH_STEP == 0
 
 
 def agree(newest: Sequence[Manifest]) -> tuple[int, str]:

@@ -1,6 +1,7 @@
 """Rebuilds the logs of a system from the storage checkpoints beside its chunks.
 
-Order: the directory is marked, and its record written; the log of each container is made of the newest whole
+Order: the store is read, and nothing is written before it is known whose it is; the directory is marked, and
+its record written; the log of each container is made of the newest whole
 checkpoint, and replayed; then that copy is left in the store once more, as the first checkpoint of the new
 container epoch, which fences owners of the former system. The mark is removed last: a stop anywhere before
 leaves a directory that no server uses, and that a repetition completes.
@@ -21,12 +22,13 @@ from headrace.runtime.context import Runtime
 from headrace.runtime.directory_lock import DirectoryLock, describe_process
 from headrace.segmentstore.inspection.container_replay import replay_container
 from headrace.standalone.chunk_store import ChunkStore
+from headrace.standalone.data_directory import check_is_directory
 from headrace.standalone.rebuild.choice import agree, candidates, is_outdated, next_epoch
 from headrace.standalone.rebuild.rebuilt_directory import (
-    claim_directory,
-    give_up_untouched,
+    check_vacant,
     log_directory,
     make_log_directory,
+    mark_directory,
     record_system,
 )
 from headrace.standalone.rebuild.rebuilt_log import RebuiltLog
@@ -37,12 +39,12 @@ from headrace.storage.checkpoints.config import StorageCheckpointsConfig
 from headrace.storage.checkpoints.listed import Listed, next_checkpoint, sort_objects
 from headrace.storage.checkpoints.manifest import Manifest
 from headrace.storage.checkpoints.object_names import CheckpointId
-from headrace.storage.identity_format import IDENTITY_NAME, encode_identity, is_system
+from headrace.storage.identity_format import IDENTITY_NAME, is_system
 from headrace.storage.inspect_store import Run, StoreObjects
 from headrace.storage.metadata.rows import CHUNK_PREFIX
 from headrace.storage.providers.contract import ChunkProvider
 from headrace.storage.providers.location import StorageLocation
-from headrace.storage.store_identity import read_identity
+from headrace.storage.store_identity import find_identity, make_identity
 
 _logger = logging.getLogger(__name__)
 
@@ -100,18 +102,15 @@ class Rebuild:
             StorageReadError, StorageWriteError, OSError: repeat it.
         """
         files = self._runtime.filesystem
+        check_is_directory(files, self._directory)
         if not files.exists(self._directory):
             files.mkdir(self._directory)
             files.fsync_directory(dirname(self._directory) or ".")  # noqa: PTH120 - paths are str here
         lock = DirectoryLock(files, self._directory, describe_process(self._runtime.clock))
         lock.acquire()
         try:
-            claim_directory(files, self._directory, self._wanted)
-            try:
-                report = self._rebuild()
-            except BaseException:
-                give_up_untouched(files, self._directory)
-                raise
+            check_vacant(files, self._directory, self._wanted)
+            report = self._rebuild()
             end_rebuild(files, self._directory)
             return report
         finally:
@@ -131,6 +130,7 @@ class Rebuild:
             checkpoints = [found for each in listed.values() for found in each]
             epoch = next_epoch(self._listed, checkpoints)
             store = ChunkStore(self._location, system)
+            mark_directory(self._runtime.filesystem, self._directory, self._wanted)
             record_system(self._runtime.filesystem, self._directory, count, store)
             report = RebuildReport(self._wanted.source, self._directory, system, epoch=epoch)
             rows: dict[str, bytes] = {}
@@ -273,13 +273,13 @@ class Rebuild:
 
     async def _identify(self, named: str) -> str:
         """Return the system of the store, whose identity is made anew if it is missing."""
-        found = await read_identity(self._provider)
+        found = await find_identity(self._provider)
         if found is not None and named and found != named:
             raise DataCorruptionError(
                 f"the store is of the system {found}, its storage checkpoints of {named}", path=IDENTITY_NAME
             )
         if found is None and is_system(named):
-            await self._provider.create(IDENTITY_NAME, [encode_identity(named)])
+            await make_identity(self._provider, named)
         return found or named
 
 

@@ -53,7 +53,26 @@ def test_what_a_rebuild_has_left_makes_nothing_older():
     left = manifest(EPOCH_STEP, 7, time_ms=200, rebuilt=True)
     again = manifest(2 * EPOCH_STEP, 8, time_ms=200, rebuilt=True)
     listed, manifests = listing(one, two, left, again)
-    assert candidates(listed, manifests, None, 2) == [again, left, two, one]
+    assert candidates(listed, manifests, None, 2) == [two, one], "the others are copies of these"
+    owned = manifest(2 * EPOCH_STEP + 1, 9, time_ms=50)  # the rebuilt system was used: now it counts
+    listed, manifests = listing(two, left, again, owned)
+    assert candidates(listed, manifests, None, 2) == [owned, again, two]
+
+
+def test_a_rebuild_of_an_earlier_time_that_was_killed_is_not_taken_for_the_newest():
+    one, two = manifest(1, 5, time_ms=100), manifest(1, 6, time_ms=200)
+    left = manifest(EPOCH_STEP, 7, time_ms=100, rebuilt=True)
+    listed, manifests = listing(one, two, left)
+    assert candidates(listed, manifests, None, 2) == [two, one]
+    listed, manifests = listing(left)
+    assert candidates(listed, manifests, None, 2) == [left], "nothing else is there"
+
+
+def test_what_killed_rebuilds_have_left_of_manifests_makes_nothing_older():
+    one = manifest(1, 5)
+    halves = [manifest(n * EPOCH_STEP, 5 + n, rebuilt=True) for n in (1, 2, 3)]
+    listed, _ = listing(one, *halves)
+    assert candidates(listed, {one.checkpoint: one}, None, 2) == [one]
 
 
 @given(st.integers(0, 4), st.integers(0, 3))
