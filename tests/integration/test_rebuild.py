@@ -159,6 +159,26 @@ async def test_after_a_crash_it_is_as_the_copies_were_and_the_former_server_is_f
         successor.stop()
 
 
+async def test_a_server_that_runs_on_ends_when_its_system_was_rebuilt_elsewhere(tmp_path):
+    settings = {"HEADRACE_CONTAINER__STORAGE_CHECKPOINTS__INTERVAL_S": "0.5"}
+    former = LocalServer(tmp_path / "former", "--containers", "2", environment=settings)
+    former.start()
+    try:
+        async with connect(former.uri) as client:
+            await make_stream(client)
+            await asyncio.to_thread(wait_for_copies, former)
+            said = await asyncio.to_thread(
+                rebuild, tmp_path / "former" / "data" / "chunks", tmp_path / "new", "--json"
+            )
+        # It notices with its next copies, or when it looks for those of others, within the minute.
+        assert await asyncio.to_thread(former.process.wait, 110) == 3
+        last = former.log().splitlines()[-1]
+        assert "taken over by another owner" in last
+        assert f"was rebuilt from this storage, as the system {json.loads(said.stdout)['system']}" in last
+    finally:
+        former.close()
+
+
 def wait_for_copies(server):
     """Wait until every container has copied its log."""
 

@@ -7,11 +7,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Final
 
+from headrace.errors import FencedOutError
 from headrace.runtime.allocator import return_free_memory
 from headrace.runtime.context import Runtime
 from headrace.runtime.supervisor import Supervisor
@@ -71,6 +72,7 @@ class DataPlane:
         containers: how many.
         descriptors: how many files and connections it may have open; None: as many as it is configured for.
         chunk_store: where chunks are, and what the data directory says of it; None: as configured, unproved.
+        on_taken_over: called once other owners have all containers: nothing is left to serve.
     """
 
     def __init__(
@@ -80,6 +82,7 @@ class DataPlane:
         containers: int,
         descriptors: DescriptorPlan | None = None,
         chunk_store: ChunkStore | None = None,
+        on_taken_over: Callable[[FencedOutError], None] = lambda _: None,
     ) -> None:
         self._config = config
         files_max = config.chunk_files.descriptors_max
@@ -114,6 +117,7 @@ class DataPlane:
         self.registry = ContainerRegistry(
             containers,
             self._make_container,
+            on_taken_over=on_taken_over,
             stop_timeout_s=config.container.storage_writer.stop_flush_s + _LOGS_END_S,
         )
         self.store = SegmentStore(self.registry, runtime.entropy)

@@ -12,11 +12,12 @@ import asyncio
 import logging
 import os
 import signal
+from collections.abc import Callable
 from contextlib import AsyncExitStack
 from dataclasses import asdict, dataclass, replace
 from typing import Final
 
-from headrace.errors import InvalidArgumentError
+from headrace.errors import EXIT_CODES, FencedOutError, InvalidArgumentError, OwnershipError
 from headrace.runtime.collector import tune_collector
 from headrace.runtime.context import Runtime, system_runtime
 from headrace.runtime.descriptors import find_limit, raise_limit
@@ -77,6 +78,8 @@ class StandaloneServer:
         config.check()
         self._config = config
         self._runtime = runtime or system_runtime()
+        self.on_taken_over: Callable[[FencedOutError], None] = lambda _: None
+        """Called once other owners have all containers: nothing is left to serve."""
         self._exit = AsyncExitStack()
         self._data_plane: DataPlane | None = None
 
@@ -113,7 +116,7 @@ class StandaloneServer:
                 config.chunk_files.descriptors_max,
             )
             data_plane = self._data_plane = DataPlane(
-                config, self._runtime, containers, descriptors, chunk_store
+                config, self._runtime, containers, descriptors, chunk_store, self._on_containers_lost
             )
             stack.push_async_callback(data_plane.stop)
             with naming_port("segmentstore_port", config.host, config.segmentstore_port):
@@ -258,6 +261,9 @@ class StandaloneServer:
             raise_format(files, directory, facts)
         return containers, replace(store, unmade=tuple(unmade), is_new=len(unmade) == containers)
 
+    def _on_containers_lost(self, error: FencedOutError) -> None:
+        self.on_taken_over(error)
+
     def _release(self, lock: DirectoryLock) -> None:
         """Release the directory, unless a thread may still write to a log: the system does it then."""
         if self._data_plane is None or not self._data_plane.log_is_stalled:
@@ -273,13 +279,22 @@ class StandaloneServer:
         return self._data_plane is not None and self._data_plane.is_stalled
 
 
-async def serve(config: StandaloneConfig) -> bool:
-    """Run a server until SIGTERM or SIGINT; answer whether it left a stalled thread behind."""
+async def serve(config: StandaloneConfig, taken_over: list[FencedOutError] | None = None) -> bool:
+    """Run a server until SIGTERM or SIGINT, or until other owners have all of its containers, which is added
+    to ``taken_over``; answer whether it left a stalled thread behind.
+    """
     loop = asyncio.get_running_loop()
     stopping = asyncio.Event()
+
+    def end(error: FencedOutError) -> None:
+        if taken_over is not None:
+            taken_over.append(error)
+        stopping.set()
+
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopping.set)
     server = StandaloneServer(config)
+    server.on_taken_over = end
     addresses = await _start_until(server, stopping)
     if addresses is None:
         _logger.info("stopped before it was ready")
@@ -324,14 +339,23 @@ async def _start_until(server: StandaloneServer, stopping: asyncio.Event) -> Add
 
 
 async def _serve_and_exit(config: StandaloneConfig) -> None:
-    if await serve(config):
+    taken_over: list[FencedOutError] = []
+    if await serve(config, taken_over):
         _logger.warning("the process ends with a stalled call; the next start recovers from the logs")
+        for error in taken_over:
+            _logger.error("%s", error)
         logging.shutdown()
-        os._exit(0)  # the end of the loop would wait for its tasks, that of the interpreter for its threads
+        # The end of the loop would wait for its tasks, that of the interpreter for its threads.
+        os._exit(EXIT_CODES[OwnershipError] if taken_over else 0)
+    if taken_over:
+        raise taken_over[0]
 
 
 def run(config: StandaloneConfig) -> None:
-    """Run a server in this process until a signal stops it; returns after a clean stop."""
+    """Run a server in this process until a signal stops it; returns after a clean stop.
+
+    Raises as :meth:`StandaloneServer.start`, and FencedOutError once other owners have all containers.
+    """
     share_interpreter()
     raise_limit()
     run_loop(_serve_and_exit(config))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
 from headrace.errors import ContainerOfflineError, CorruptionError, FencedOutError, HeadraceError
@@ -23,6 +23,8 @@ class OwnershipTerm:
         self._serves_itself = False
         self._finishing: asyncio.Timeout | None = None
         self._log_closed = False
+        self.find_successor: Callable[[], Awaitable[FencedOutError | None]] | None = None
+        """Asks the store for a system that was rebuilt from it, once that is there to be asked."""
         self.online = False
         """Whether calls are accepted."""
         self.ended = False
@@ -100,11 +102,15 @@ class OwnershipTerm:
 
     async def judge(self, error: BaseException) -> BaseException:
         """Return the error to report. Chunks that a successor deleted, or a log that it truncated, look like
-        damage: the owner record decides, and it names the successor before that can change anything.
+        damage: the owner record decides, and it names the successor before that can change anything. So does
+        the store, if the successor is of a rebuilt system, which has another log.
         """
-        if isinstance(error, CorruptionError) and await self._wal.is_fenced():
+        if not isinstance(error, CorruptionError):
+            return error
+        if await self._wal.is_fenced():
             return FencedOutError(f"a newer owner has taken container {self._container_id}")
-        return error
+        rebuilt = None if self.find_successor is None else await self.find_successor()
+        return rebuilt or error
 
 
 def describe_failure(error: BaseException) -> str:

@@ -163,6 +163,7 @@ class ContainerTiers:
         self._late_storage.target = self.storage
         if components.system is not None:
             self.checkpoints = self._make_checkpoints(self.storage, components.system)
+            self.term.find_successor = self.checkpoints.find_successor
             await self.checkpoints.start()
         await move_rows(state, log_rows, self.table_rows)
         await self._check_recovered()
@@ -182,6 +183,7 @@ class ContainerTiers:
         self.supervisor.spawn("departures", self._retired_segments.run())
         if self.checkpoints is not None:
             self.supervisor.spawn("storage checkpoints", self.checkpoints.run())
+            self.supervisor.spawn("successors", self.checkpoints.watch())
         age_s = self._config.checkpoint_interval_s
         self.supervisor.spawn("aged checkpoints", self.log.write_aged_checkpoints(age_s))
         if self._optimises:

@@ -4,8 +4,9 @@ A container that fails does not affect the others. It is recovered from its log 
 requests for its segments fail with ContainerOfflineError. The back-off is short after a long ownership term,
 and grows while the container does not start or fails soon after: each start reads its log and writes a file.
 Damaged data is not retried: a container that met corruption stays offline until an operator acts, because a
-restart could destroy evidence. A first start is retried in the same way on a full disk, and while the cache
-is full of unstored bytes; any other failure of it ends the process.
+restart could destroy evidence. So does one that another process has taken over; if all were, the process has
+nothing left to do, and is notified. A first start is retried in the same way on a full disk, and while the
+cache is full of unstored bytes; any other failure of it ends the process.
 """
 
 from __future__ import annotations
@@ -79,6 +80,7 @@ class ContainerRegistry:
     ``restart_delay_s``: back-off before a restart of a container that ran for ``restart_delay_max_s`` or
     longer; it doubles, up to the latter, with each start that fails or does not last so long.
     ``stop_timeout_s``: how long a stop waits for one more container to end; None: for ever.
+    ``on_taken_over``: called once every container that has run was taken over by another process.
     """
 
     def __init__(
@@ -89,6 +91,7 @@ class ContainerRegistry:
         restart_delay_s: float = 0.2,
         restart_delay_max_s: float = 30.0,
         stop_timeout_s: float | None = None,
+        on_taken_over: Callable[[FencedOutError], None] = lambda _: None,
     ) -> None:
         self.container_count = container_count
         self._make = make_container
@@ -107,6 +110,8 @@ class ContainerRegistry:
         self._waits: dict[int, str] = {}
         """What the next start of a container waits for, if that is known."""
         self._supervisor = Supervisor("containers")
+        self._on_taken_over = on_taken_over
+        self._taken_over: set[int] = set()
         self._stopping = False
         self.is_stalled = False
         """After a stop: a container has not ended. Its log, and a thread that writes to it, are in use."""
@@ -211,8 +216,16 @@ class ContainerRegistry:
             return None
         if isinstance(cause, _FINAL):
             _logger.critical("container %d stays offline: %s", container_id, describe_failure(cause))
+            if isinstance(cause, FencedOutError):
+                self._note_taken_over(container_id, cause)
             return None
         return ran_s
+
+    def _note_taken_over(self, container_id: int, cause: FencedOutError) -> None:
+        self._taken_over.add(container_id)
+        if len(self._taken_over) == self.container_count:
+            what = "the only container was" if self.container_count == 1 else "all containers were"
+            self._on_taken_over(FencedOutError(f"{what} taken over by another owner: {cause}"))
 
     def _begin_end(self, hosted: _Hosted) -> asyncio.Task[None]:
         """Stop a container, unless that was begun before."""

@@ -30,8 +30,9 @@ class StorageCheckpointsConfig:
     pause_s: float = internal(10.0, simulate=(0.05,))
     """Least time between two copies, and from a failed attempt to the next."""
 
-    fence_s: float = internal(60.0, simulate=(0.5,))
-    """How often an owner looks whether its system was rebuilt from its storage, and ends if it was."""
+    fence_s: float = internal(45.0, simulate=(0.5,))
+    """How often an owner looks whether its system was rebuilt from its storage, and ends if it was. Users are
+    promised a minute, in which the look itself and the end have to fit."""
 
     look_s: float = internal(1.0, simulate=(0.05,))
     """How often the counters are compared with these bounds."""

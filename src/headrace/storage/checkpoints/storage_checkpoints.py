@@ -36,6 +36,10 @@ _GARBAGE_WAITING_MAX: Final = 0.25
 """A checkpoint is due when this part of all garbage batches that may wait do: it releases them."""
 
 
+_VERDICT_S: Final = 10.0
+"""How long the reason of an end waits for the store."""
+
+
 @dataclass(slots=True)
 class StorageCheckpointsStatistics:
     """Counts since the start, and gauges of now."""
@@ -132,10 +136,7 @@ class StorageCheckpoints:
             _logger.warning("%s: storage checkpoints could not be listed: %s", self._name, error)
 
     async def run(self) -> None:
-        """Write checkpoints when they are due, and look for those of a rebuilt system, for ever.
-
-        Raises: FencedOutError.
-        """
+        """Write checkpoints when they are due, for ever. Raises: FencedOutError."""
         loop = asyncio.get_running_loop()
         not_before = 0.0
         while True:
@@ -145,18 +146,48 @@ class StorageCheckpoints:
             if loop.time() < not_before:
                 continue
             try:
-                if self._is_due() or not self._is_open:
-                    await self.write_now(only_changed=True)
-                elif loop.time() - self._listed_at >= self._config.fence_s:
-                    await self._list()
-                else:
+                if not self._is_due() and self._is_open:
                     continue
+                await self.write_now(only_changed=True)
             except FencedOutError:
                 raise
             except HeadraceError as error:
                 self._statistics.failures += 1
                 _logger.warning("%s: a storage checkpoint failed, next attempt soon: %s", self._name, error)
             not_before = loop.time() + self._config.pause_s
+
+    async def watch(self) -> None:
+        """Look every ``fence_s`` whether another owner has taken the log or the system, for ever: also while
+        nothing is written, or a write waits for space.
+
+        Raises: FencedOutError.
+        """
+        loop = asyncio.get_running_loop()
+        pause_s = 0.0
+        while True:
+            await asyncio.sleep(max(pause_s, self._listed_at + self._config.fence_s - loop.time()))
+            if await self._log.is_fenced():
+                raise FencedOutError(f"a newer owner has taken {self._name}")
+            try:
+                await self._list()
+            except FencedOutError:
+                raise
+            except HeadraceError as error:
+                _logger.warning("%s: storage checkpoints could not be listed: %s", self._name, error)
+            pause_s = self._config.pause_s
+
+    async def find_successor(self) -> FencedOutError | None:
+        """Return why this owner has to end, if its system was rebuilt; None also if the store does not say so
+        soon.
+        """
+        try:
+            async with asyncio.timeout(_VERDICT_S):
+                await self._list()
+        except FencedOutError as error:
+            return error
+        except (HeadraceError, TimeoutError):
+            pass
+        return None
 
     def _is_due(self) -> bool:
         if not self._config.enabled:
@@ -303,7 +334,8 @@ class StorageCheckpoints:
         newest = max(finished(listed), default=None)
         if newest is not None and newest.epoch > self._log.epoch:
             if newest.rebuilds > CheckpointId(self._log.epoch, 0).rebuilds:
-                why = f"{self._name} was rebuilt from this storage; use the rebuilt system"
+                system = f"the system {self._system.system_id}" if self._system.system_id else "a system"
+                why = f"{self._name} was rebuilt from this storage, as {system}; use the rebuilt one"
             else:
                 why = (
                     f"an older log was put back in place of a newer one of {self._name}; put the newer log "

@@ -13,6 +13,7 @@ from headrace.storage.checkpoints.listed import finished
 from headrace.storage.checkpoints.manifest import SystemFacts
 from headrace.storage.checkpoints.object_names import CHECKPOINTS_PREFIX, EPOCH_STEP, CheckpointId
 from headrace.storage.providers.memory import MemoryChunkProvider
+from headrace.wal.memory import MemoryWal
 from tests.unit.segmentstore.container.container_bench import Bench, append, read_all, until
 
 
@@ -207,6 +208,50 @@ async def test_an_owner_that_writes_nothing_ends_as_well():
     await bench.start()
     await bench.checkpoints.write_now()
     await rebuilt(bench, 1 << 24)
+    await until(lambda: bench.failures)
+    assert isinstance(bench.failures[0], FencedOutError)
+    await bench.stopping
+
+
+async def test_an_idle_owner_ends_within_the_minute_that_users_are_promised():
+    bench = Copied(fence_s=StorageCheckpointsConfig().fence_s, pause_s=StorageCheckpointsConfig().pause_s)
+    await bench.start()
+    await until(lambda: bench.checkpoints.statistics().written == 1)
+    await rebuilt(bench, 1 << 24)
+    began = asyncio.get_running_loop().time()
+    await until(lambda: bench.failures)
+    assert isinstance(bench.failures[0], FencedOutError)
+    assert asyncio.get_running_loop().time() - began < 60
+    await bench.stopping
+
+
+async def test_an_owner_whose_copy_waits_for_a_store_that_takes_nothing_ends_as_well():
+    bench = Copied(fence_s=0.2, interval_s=0.1)
+    container = await bench.start()
+    await until(lambda: bench.checkpoints.statistics().written == 1)
+    create, waits = bench.chunks.create, asyncio.Event()
+
+    async def wait_for_ever(*_):
+        waits.set()
+        await asyncio.Event().wait()
+
+    bench.chunks.create = wait_for_ever
+    await container.create("s/a", {})
+    await append(container, "s/a", b"x")
+    await waits.wait()
+    bench.chunks.create = create
+    await rebuilt(bench, 1 << 24)
+    await until(lambda: bench.failures)
+    assert isinstance(bench.failures[0], FencedOutError)
+    await bench.stopping
+
+
+async def test_an_idle_owner_whose_log_was_taken_ends():
+    bench = Copied(fence_s=0.2)
+    await bench.start()
+    await until(lambda: bench.checkpoints.statistics().written == 1)
+    successor = MemoryWal(bench.logs, "c0")
+    await successor.open()
     await until(lambda: bench.failures)
     assert isinstance(bench.failures[0], FencedOutError)
     await bench.stopping

@@ -186,6 +186,27 @@ async def test_a_container_that_ends_is_started_again_unless_that_could_bury_or_
     await world.registry.stop()
 
 
+async def test_the_process_is_notified_when_every_container_was_taken_over_and_not_before():
+    told = []
+    world = World(3)
+    world.registry = ContainerRegistry(3, world.make, restart_delay_s=0.001, on_taken_over=told.append)
+    await world.registry.start()
+    for number, error in ((1, FencedOutError("x")), (0, WalWriteError("EIO")), (2, FencedOutError("x"))):
+        world.made[number].on_failed(world.made[number], error)
+    async with asyncio.timeout(120):
+        while len(world.made) < 4 or len(world.registry.running()) < 1:  # noqa: ASYNC110
+            await asyncio.sleep(0.001)  # nobody tells
+        assert told == []
+        world.made[3].on_failed(world.made[3], FencedOutError("rebuilt elsewhere"))
+        while not told:  # noqa: ASYNC110
+            await asyncio.sleep(0.001)
+    [error] = told
+    assert isinstance(error, FencedOutError)
+    assert "all containers were taken over" in str(error)
+    assert "rebuilt elsewhere" in str(error)
+    await world.registry.stop()
+
+
 async def test_a_container_held_up_by_a_full_disk_says_so_while_it_starts_and_while_it_runs():
     world = World(registry.STARTS_MAX + 1)
     going_on = asyncio.Event()
