@@ -4,6 +4,7 @@ import base64
 import json
 import os
 import subprocess
+import sys
 
 import pytest
 
@@ -149,3 +150,59 @@ def test_secrets_are_nowhere(server, files, orders):
     for text in (server.log(), statistics):
         assert not any(secret in text for secret in [*SECRETS, *digests])
         assert "eyJ" not in text  # how tokens begin
+
+
+FACES = {
+    "blocking": """
+import sys, headrace
+config = headrace.ClientConfig(credentials=None, tls_authorities=sys.argv[2])
+with headrace.connect(sys.argv[1], config) as client:
+    try:
+        client.create_scope("x")
+    except headrace.errors.HeadraceError as error:
+        print(type(error).__name__, error)
+""",
+    "aio": """
+import asyncio, sys, headrace
+from pathlib import Path
+async def ask():
+    config = headrace.ClientConfig(credentials=None, tls_authorities=Path(sys.argv[2]))
+    async with headrace.aio.connect(sys.argv[1], config) as client:
+        try:
+            await client.create_scope("x")
+        except headrace.errors.HeadraceError as error:
+            print(type(error).__name__, error)
+asyncio.run(ask())
+""",
+}
+
+
+@pytest.mark.parametrize("face", FACES)
+def test_a_wrong_authority_is_told_by_our_error_alone(server, tmp_path, face):
+    """In a process of its own: what gRPC writes goes to the standard error that it had at its import."""
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("GRPC_")}
+    other = CertificateFiles(tmp_path)
+    done = subprocess.run(
+        [sys.executable, "-c", FACES[face], server.uri, str(other.ca)],
+        capture_output=True,
+        text=True,
+        env=environment,
+        check=True,
+    )
+    assert done.stdout.startswith("TlsError the certificate of")
+    assert done.stderr == ""
+
+
+def test_the_command_line_tells_a_wrong_authority_in_one_line(server, tmp_path, monkeypatch):
+    monkeypatch.delenv("GRPC_VERBOSITY", raising=False)
+    code, out, err = run("scope", "list", "--uri", server.uri, authority=CertificateFiles(tmp_path).ca)
+    assert (code, out) == (2, "")
+    assert [line.startswith("headrace: the certificate of") for line in err.splitlines()] == [True]
+
+
+def test_a_file_of_authorities_that_begins_with_a_mark_gets_its_sentence(server, files, tmp_path):
+    marked = tmp_path / "marked.pem"
+    marked.write_bytes(b"\xef\xbb\xbf" + files.ca.read_bytes())
+    code, _, err = run("scope", "list", "--uri", server.uri, authority=marked)
+    assert code == 2
+    assert f"{marked} begins with a byte order mark: save it as plain ASCII" in err

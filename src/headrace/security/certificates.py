@@ -15,6 +15,7 @@ from typing import Any, Final
 from headrace.errors import InvalidArgumentError
 from headrace.limits import MIB
 from headrace.runtime.clock import Clock
+from headrace.runtime.pem_files import find_mark
 from headrace.security.tls_config import TlsConfig
 
 _logger = logging.getLogger(__name__)
@@ -165,6 +166,8 @@ def _read(setting: str, path: str, mark: bytes, what: str) -> bytes:
         raise InvalidArgumentError(f"{setting} = {path!r}: {_words_of(error)}") from None
     if len(content) > _FILE_BYTES_MAX:
         raise InvalidArgumentError(f"{setting} = {path!r} is larger than {_FILE_BYTES_MAX} bytes")
+    if wrong := find_mark(content):
+        raise InvalidArgumentError(f"{setting} = {path!r} {wrong}")
     if b"-----BEGIN " not in content or mark not in content:
         raise InvalidArgumentError(f"{setting} = {path!r} holds no {what} in PEM form")
     return content

@@ -5,10 +5,10 @@ from __future__ import annotations
 import ssl
 from pathlib import Path
 
-import grpc
-
 from headrace.client.config import ClientConfig
 from headrace.errors import InvalidArgumentError
+from headrace.rpc.quiet_grpc import grpc
+from headrace.runtime.pem_files import find_mark
 
 
 def tls_context(config: ClientConfig) -> ssl.SSLContext:
@@ -17,6 +17,9 @@ def tls_context(config: ClientConfig) -> ssl.SSLContext:
     Raises:
         InvalidArgumentError: a file cannot be read or does not hold what it should.
     """
+    for path in (config.tls_authorities, config.tls_cert, config.tls_key):
+        if path is not None:
+            _read(path)
     try:
         context = ssl.create_default_context(cafile=config.tls_authorities)
     except (OSError, ValueError) as error:
@@ -43,9 +46,12 @@ def channel_credentials(config: ClientConfig) -> grpc.ChannelCredentials:
 
 def _read(path: Path) -> bytes:
     try:
-        return path.read_bytes()
+        content = Path(path).read_bytes()  # some give its name
     except OSError as error:
         raise _unusable(path, "certificates", error) from None
+    if wrong := find_mark(content):
+        raise InvalidArgumentError(f"TLS: {path} {wrong}")
+    return content
 
 
 def _refuse_to_ask() -> str:

@@ -13,8 +13,6 @@ from collections.abc import Callable
 from typing import Any, Final, TypeVar
 from urllib.parse import unquote
 
-import grpc
-
 from headrace.client.config import ClientConfig, ControllerAddress
 from headrace.client.connections.tls import channel_credentials
 from headrace.client.connections.tls_failures import CERTIFICATE_HINT, failure_of_channel, server_speaks_tls
@@ -46,6 +44,7 @@ from headrace.rpc.generated.batch_commit_pb2_grpc import BatchCommitServiceStub
 from headrace.rpc.generated.controller_pb2_grpc import ControllerServiceStub
 from headrace.rpc.generated.stream_time_pb2_grpc import StreamTimeServiceStub
 from headrace.rpc.generated.truncation_pb2_grpc import TruncationServiceStub
+from headrace.rpc.quiet_grpc import grpc
 from headrace.rpc.refusals import refusal_of, told_error
 from headrace.runtime import logs
 from headrace.runtime.entropy import Entropy
