@@ -53,13 +53,20 @@ class ControlPlane:
             )
         self._certificates = certificates
         data = config.advertised("segmentstore", segmentstore_port)
+        rpc = config.advertised("controller", config.controller_port)
         self._tables = TableStore(store, runtime.entropy)
         self._controller = Controller(
             self._tables,
             store,
             runtime.clock,
             runtime.entropy,
-            replace(config.controller, data_host=data.host, data_port=data.port),
+            replace(
+                config.controller,
+                data_host=data.host,
+                data_port=data.port,
+                rpc_host=rpc.host,
+                rpc_port=rpc.port,
+            ),
         )
         self._grpc: GrpcServer | None = None
         self._rest: RestServer | None = None

@@ -133,6 +133,11 @@ class Buckets:
         self._endpoint = endpoint
         self._changed.set()
 
+    @property
+    def endpoint(self) -> Endpoint:
+        """Where clients find this controller, as far as that is known."""
+        return self._endpoint
+
     def bucket_of(self, scope: str, stream: str) -> int:
         return bucket_of(scope, stream, self.count)
 

@@ -197,12 +197,13 @@ class _Run:
 
     async def _set_aside(self, ticket: Ticket[_Item], data: bytes, reason: str) -> None:
         context = self._context
+        endpoint = context.buckets.endpoint
         number, self._failed = self._failed, self._failed + 1
         self._statistics.set_aside += 1
         row = FailedEventRow(
             ticket.offset,
             context.clock.now_ms(),
-            f"{context.config.rpc_host}:{context.config.rpc_port}",
+            str(endpoint) if endpoint.port else endpoint.host,  # a free port is known once it is bound
             reason[:_REASON_CHARS_MAX],
             data,
         )

@@ -13,6 +13,7 @@ from headrace.errors import (
     MetadataConflictError,
     StreamBusyError,
 )
+from headrace.model.endpoint import Endpoint
 from tests.unit.controller.conftest import World
 from tests.unit.controller.mortality import idle, simulated
 
@@ -203,6 +204,22 @@ async def test_what_fails_and_what_is_no_event_is_set_aside_and_those_behind_it_
     assert b"\xff" * 100 in [row.data for _, row in found.rows]
     assert found.dropped == 0
     assert (await checkpoint(world)).failed == len(found.rows)
+    await controller.stop()
+
+
+@simulated
+async def test_an_event_that_is_set_aside_names_where_clients_find_its_controller():
+    world = one_bucket()
+
+    async def fail(_event):
+        raise KeyError("a bug")
+
+    controller = await started(world, Handling(fail))
+    controller.publish(Endpoint("stream.example", 9999))
+    await controller.context.events.post(report(number=0))
+    await asyncio.sleep(CHECKPOINT_S + 1)
+    found = await controller.context.event_progress.failed(1)
+    assert [row.controller for _, row in found.rows] == ["stream.example:9999"]
     await controller.stop()
 
 
