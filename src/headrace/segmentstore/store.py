@@ -304,12 +304,18 @@ class SegmentStore:
             return await container.read_attribute(segment, attribute_id)
 
     async def update_attribute(self, segment: str, attribute_id: bytes, value: int, expected: int) -> bool:
-        """Set ``value`` if the attribute is ``expected``, and return whether. Raises SegmentSealedError."""
+        """Set ``value`` if the attribute is ``expected``, and return whether. Raises SegmentSealedError, and
+        UnsupportedError for a table: its index is of keys, so its attributes would stay in memory for ever.
+        """
         check_free_attribute(attribute_id)
         update = AttributeUpdate(attribute_id, UpdateKind.REPLACE_IF_EQUALS, value, expected)
         try:
             async with self._owning(segment):
                 container, state = await self._segment(segment)
+                if state.is_table:
+                    raise UnsupportedError(
+                        f"segment {segment!r} is a table: it takes no attributes of clients; put an entry"
+                    )
                 await container.update_attributes(state, [update])
         except AttributeMismatchError:
             return False

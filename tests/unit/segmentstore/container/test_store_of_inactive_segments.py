@@ -149,3 +149,10 @@ async def test_clients_can_neither_see_nor_change_the_catalogue(bench, store):
     with pytest.raises(NoSuchSegmentError):
         store.append_target(CATALOGUE)
     assert (await store.segment_info(A)).length == 0
+
+
+async def test_a_table_takes_no_attributes_of_clients_which_would_stay_in_memory_for_ever(bench, store):
+    await store.create_table(TABLE)
+    with pytest.raises(UnsupportedError, match="is a table: it takes no attributes of clients"):
+        await store.update_attribute(TABLE, KEY, 1, ATTRIBUTE_NULL)
+    assert await store.get_attribute(TABLE, KEY) == ATTRIBUTE_NULL
