@@ -452,6 +452,14 @@ class StorageWriteError(UnknownOutcomeError):
     """Long-term storage did not confirm a write: the object may hold none, some or all of it."""
 
 
+class StorageWriteRefusedError(StorageWriteError):
+    """Long-term storage refused a write, and goes on to until somebody acts: ``reason`` says who and how."""
+
+    def __init__(self, message: str, *, reason: str = "") -> None:
+        super().__init__(message)
+        self.reason = reason or message
+
+
 class ControllerFailureError(UnknownOutcomeError):
     """The controller answered that it failed; what it had begun may still happen."""
 
@@ -479,6 +487,14 @@ class ChecksumMismatchError(DataCorruptionError):
 
 class StorageReadError(UnknownOutcomeError):
     """Long-term storage did not answer a read; the data is there, ask again."""
+
+
+class StorageReadRefusedError(StorageReadError):
+    """Long-term storage refused a read, and goes on to until somebody acts: ``reason`` says who and how."""
+
+    def __init__(self, message: str, *, reason: str = "") -> None:
+        super().__init__(message)
+        self.reason = reason or message
 
 
 #: Exit code of the command line for each family.

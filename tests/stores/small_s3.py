@@ -1,10 +1,12 @@
 """The part of S3 that a chunk provider uses, in memory: what runs where no real server is installed.
 
-It does what AWS documents, and nothing twice: one bucket, no signatures, HTTP/1.1 with lengths.
+It does what AWS documents, and nothing twice: one bucket, no signatures but their names, HTTP/1.1 with
+lengths.
 """
 
 import asyncio
 import hashlib
+import re
 from contextlib import suppress
 from urllib.parse import parse_qsl, unquote, urlsplit
 from xml.sax.saxutils import escape
@@ -30,7 +32,11 @@ class SmallS3:
         self.bucket = bucket
         self.objects = {}
         self.full = False
-        self.forbidden = False
+        self.refusal = None
+        """Status and code of the error that every request gets, of those that ``refuses`` chooses."""
+        self.refuses = lambda method, key: True
+        self.access_key = None
+        """Whose requests are answered; None: everybody's."""
         self.requests = []
         self._refuses_second = refuses_second
         self._keeps_metadata = keeps_metadata
@@ -76,8 +82,12 @@ class SmallS3:
     def _answer(self, method, target, headers, body):
         url = urlsplit(target)
         bucket, _, key = unquote(url.path).removeprefix("/").partition("/")
-        if self.forbidden:
-            return error(403, "AccessDenied", method)
+        if self.refusal is not None and self.refuses(method, key):
+            return error(*self.refusal, method)
+        if self.access_key is not None:
+            signed = re.search(r"Credential=(\w+)/", headers.get("authorization", ""))
+            if signed is None or signed[1] != self.access_key:
+                return error(400, "ExpiredToken", method)
         if bucket != self.bucket:
             return error(404, "NoSuchBucket", method)
         if method == "GET" and not key:

@@ -14,7 +14,9 @@ from headrace.errors import (
     NoSuchChunkError,
     StorageFullError,
     StorageReadError,
+    StorageReadRefusedError,
     StorageWriteError,
+    StorageWriteRefusedError,
     UnsupportedError,
 )
 from headrace.limits import MIB
@@ -152,15 +154,82 @@ async def test_a_bucket_that_is_missing_is_not_an_object_that_is(server):
 async def test_refused_credentials_are_named_with_what_they_need(server):
     provider = provider_at(uri_of(server))
     await provider.create("c", [b"x"])
-    server.forbidden = True
+    server.refusal = (403, "SignatureDoesNotMatch")
     for call in (provider.read("c", 0, 1), provider.info("c")):
         with pytest.raises(StorageReadError, match="s3:GetObject"):
             await call
     for call in (provider.create("d", [b"x"]), provider.delete("c")):
         with pytest.raises(StorageWriteError, match="s3:PutObject"):
             await call
-    server.forbidden = False
+    server.refusal = None
     assert list(server.objects) == ["c.chunk"]
+
+
+@pytest.mark.parametrize(
+    ("status", "code", "advice"),
+    [
+        (403, "RequestTimeTooSkewed", "refused the time of this machine: set its clock"),
+        (400, "ExpiredToken", "have expired: put new ones into their file"),
+        (403, "AccessDenied", "denied permission: let these credentials do s3:GetObject, s3:PutObject"),
+    ],
+)
+async def test_each_reason_to_refuse_is_a_sentence_that_says_what_to_do(server, status, code, advice):
+    provider = provider_at(uri_of(server))
+    await provider.create("c", [b"x"])
+    server.refusal = (status, code)
+    with pytest.raises(StorageReadRefusedError, match=code) as read:
+        await provider.read("c", 0, 1)
+    with pytest.raises(StorageWriteRefusedError, match=code) as written:
+        await provider.create("d", [b"x"])
+    with pytest.raises(StorageReadRefusedError, match=code) as listed:
+        [page async for page in provider.list()]
+    assert advice in read.value.reason
+    assert read.value.reason == written.value.reason == listed.value.reason
+    server.refusal = None
+    assert bytes(await provider.read("c", 0, 1)) == b"x"
+    assert list(server.objects) == ["c.chunk"]
+
+
+CREDENTIALS = "[default]\naws_access_key_id = {}\naws_secret_access_key = secret\n"
+
+
+async def test_credentials_that_are_replaced_in_their_file_are_read_again(server, tmp_path, monkeypatch):
+    for variable in [each for each in os.environ if each.startswith("AWS_")]:
+        monkeypatch.delenv(variable)
+    file = tmp_path / "credentials"
+    file.write_text(CREDENTIALS.format("FIRST"))
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(file))
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    server.access_key = "FIRST"
+    provider = wrapped(provider_at(uri_of(server).replace("anonymous=true&", "")))
+    await provider.create("c", [b"abc"])
+    server.access_key = "SECOND"
+    file.write_text(CREDENTIALS.format("SECOND"))
+    assert bytes(await provider.read("c", 0, 3)) == b"abc", "the first refusal makes it look again"
+    monkeypatch.setattr("headrace.storage.providers.object_store.RENEW_EVERY_S", 0.0)
+    server.access_key = "THIRD"
+    file.write_text(CREDENTIALS.format("THIRD"))
+    with pytest.raises(StorageWriteRefusedError, match="have expired"):
+        await provider.create("d", [b"abc"])
+    await provider.create("d", [b"abc"])
+
+
+async def test_credentials_are_read_again_every_few_seconds_at_most(server, tmp_path, monkeypatch):
+    for variable in [each for each in os.environ if each.startswith("AWS_")]:
+        monkeypatch.delenv(variable)
+    file = tmp_path / "credentials"
+    file.write_text(CREDENTIALS.format("FIRST"))
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(file))
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    monkeypatch.setattr("headrace.storage.providers.object_store.RENEW_EVERY_S", 3600.0)
+    server.access_key = "SECOND"
+    provider = provider_at(uri_of(server).replace("anonymous=true&", ""))
+    for _ in range(3):
+        with pytest.raises(StorageReadRefusedError):
+            await provider.read("c", 0, 3)
+    file.write_text(CREDENTIALS.format("SECOND"))
+    with pytest.raises(StorageReadRefusedError):
+        await provider.read("c", 0, 3)
 
 
 async def test_a_server_that_is_not_there_answers_nothing(unused_tcp_port_factory, quick_pauses):

@@ -6,7 +6,11 @@ import asyncio
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 
-from headrace.client.connections.reconnect_policy import ReconnectPolicy, Reconnects
+from headrace.client.connections.reconnect_policy import (
+    ReconnectPolicy,
+    Reconnects,
+    refusal_policy,
+)
 from headrace.client.control.tokens import Access
 from headrace.client.services import ClientServices, SegmentAddress
 from headrace.errors import (
@@ -22,6 +26,7 @@ from headrace.errors import (
     RequestError,
     SegmentSealedError,
     SegmentTruncatedError,
+    StorageReadRefusedError,
     TableKeyMissingError,
     TableKeyVersionError,
     TokenExpiredError,
@@ -42,6 +47,7 @@ from headrace.wire.commands import (
     TableKeyDoesNotExist,
     WrongHost,
 )
+from headrace.wire.commands.errors import ILLEGAL_ARGUMENT
 from headrace.wire.commands.kinds import Command
 
 _log = logs.logger(__name__)
@@ -87,11 +93,13 @@ class OwnerCalls:
                 first has done.
             ConnectionLostError: the policy gave up; an attempt may have happened.
             UnreachableError: the policy gave up; nothing happened.
+            StorageReadRefusedError: long-term storage refused what it needs, for some seconds; it may have
+                happened.
             ClosedError: the client is closed; nothing happened.
         """
         services = self._services
         loop = asyncio.get_running_loop()
-        reconnects = Reconnects(self._policy)
+        reconnects, refusals = Reconnects(self._policy), Reconnects(refusal_policy(self._policy))
         doubt: UnknownOutcomeError | None = None
         while True:
             try:
@@ -107,8 +115,12 @@ class OwnerCalls:
                 if isinstance(error, UnknownOutcomeError):
                     doubt = error
                 services.segments.forget_endpoint(address.scope, address.stream, address.segment_id)
-                delay = reconnects.on_failure(loop.time(), services.entropy.random())
+                refused = isinstance(error, StorageReadRefusedError)
+                failures = refusals if refused else reconnects
+                delay = failures.on_failure(loop.time(), services.entropy.random())
                 if delay is None:
+                    if refused:
+                        raise
                     gave_up = f"{address.name}: gave up: {error}"
                     if isinstance(error, TokenExpiredError) and doubt is None:
                         raise
@@ -145,6 +157,8 @@ class OwnerCalls:
                 )
             case OperationUnsupported():
                 return UnsupportedError(f"{name}: {reply.operation_name} is not offered")
+            case ErrorMessage() if reply.error_code != ILLEGAL_ARGUMENT:
+                return StorageReadRefusedError(f"{name}: {reply.message}")
             case ErrorMessage():
                 return InvalidArgumentError(f"{name}: {reply.message}")
             case _:

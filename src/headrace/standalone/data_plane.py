@@ -259,6 +259,10 @@ class DataPlane:
         """State of every container, running or not."""
         return self.registry.health()
 
+    def storage_refusals(self) -> dict[str, str]:
+        """Why long-term storage refuses calls now, by kind."""
+        return {} if self._provider is None else self._provider.statistics().refusals()
+
     def statistics(self) -> dict[str, object]:
         """What cache, storage, listener and every container count and hold now."""
         running = {container.container_id: container for container in self.registry.running()}

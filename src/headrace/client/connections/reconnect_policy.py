@@ -7,6 +7,12 @@ that moves; later ones are spread so that a thousand writers do not reconnect at
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
+
+REFUSED_S: Final = 10.0
+"""How long a call is repeated that long-term storage refuses: it goes on to until somebody acts, and may just
+have read new credentials.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,6 +34,11 @@ class ReconnectPolicy:
         assert failures >= 1
         full = min(self.initial_s * self.multiplier ** min(failures - 1, 32), self.delay_max_s)
         return full * (0.5 + 0.5 * chance)
+
+
+def refusal_policy(policy: ReconnectPolicy) -> ReconnectPolicy:
+    """Return when to repeat calls that long-term storage refuses, of a client with this policy."""
+    return ReconnectPolicy(initial_s=0.25, multiplier=2.0, give_up_s=min(REFUSED_S, policy.give_up_s))
 
 
 class Reconnects:

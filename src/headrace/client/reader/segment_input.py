@@ -18,7 +18,7 @@ from typing import Any, Final
 from headrace.client.config import ReaderConfig
 from headrace.client.connections.connection import Connection
 from headrace.client.connections.pool import Use
-from headrace.client.connections.reconnect_policy import Reconnects
+from headrace.client.connections.reconnect_policy import Reconnects, refusal_policy
 from headrace.client.connections.reply_receiver import ReadBlock
 from headrace.client.control.tokens import Access
 from headrace.client.reader.ranges_in_flight import RANGES_MAX, RangesInFlight
@@ -31,6 +31,7 @@ from headrace.errors import (
     NoSuchSegmentError,
     RequestError,
     SegmentTruncatedError,
+    StorageReadRefusedError,
     TokenExpiredError,
     UnreachableError,
 )
@@ -38,6 +39,7 @@ from headrace.limits import READ_BYTES_MAX
 from headrace.runtime import logs
 from headrace.wire.commands import (
     AuthTokenCheckFailed,
+    ErrorMessage,
     GetStreamSegmentInfo,
     NoSuchSegment,
     ReadSegment,
@@ -46,6 +48,7 @@ from headrace.wire.commands import (
     StreamSegmentInfo,
     WrongHost,
 )
+from headrace.wire.commands.errors import ILLEGAL_ARGUMENT
 
 _log = logs.logger(__name__)
 
@@ -91,6 +94,7 @@ class SegmentInput:
         self._connecting = False
         self._closed = False
         self._reconnects = Reconnects(config.reconnect)
+        self._refusals = Reconnects(refusal_policy(config.reconnect))
         self._token = ""
 
     # ------------------------------------------------------------------------------ for the consumer
@@ -272,6 +276,8 @@ class SegmentInput:
                 self._fail(NoSuchSegmentError(self._name))
             case AuthTokenCheckFailed(error_code=code):
                 self._on_token_refused(code)
+            case ErrorMessage(message=message, error_code=code) if code != ILLEGAL_ARGUMENT:
+                self._on_refused_by_store(message)
             case WrongHost():
                 self._retry(ConnectionLostError(f"{self._name}: the host is not the owner"))
             case _:
@@ -285,10 +291,16 @@ class SegmentInput:
         else:
             self._fail(error)
 
+    def _on_refused_by_store(self, message: str) -> None:
+        if not self._refusals.failures:
+            _log.warning("long-term storage refuses a read: repeating it", segment=self._name, why=message)
+        self._retry(StorageReadRefusedError(f"{self._name}: {message}"))
+
     def _on_block(self, block: ReadBlock) -> None:
         blocks = self._ranges.on_block(block)
         if blocks:  # a range ahead that is answered each time is no progress
             self._reconnects.on_success()
+            self._refusals.on_success()
         for ready in blocks:
             if ready.end_of_segment:
                 self.is_sealed_at_end = True
@@ -311,7 +323,8 @@ class SegmentInput:
         self._detach()
         self._forget_owner()
         loop = asyncio.get_running_loop()
-        delay = self._reconnects.on_failure(loop.time(), self._services.entropy.random())
+        failures = self._refusals if isinstance(error, StorageReadRefusedError) else self._reconnects
+        delay = failures.on_failure(loop.time(), self._services.entropy.random())
         if delay is None:
             self._give_up(error)
         elif not self._closed:
@@ -324,6 +337,9 @@ class SegmentInput:
             self._retry(ConnectionLostError(str(error)))
 
     def _give_up(self, failure: HeadraceError) -> None:
+        if isinstance(failure, StorageReadRefusedError):
+            self._fail(failure)
+            return
         kind: type[HeadraceError] = ConnectionLostError
         if isinstance(failure, (TokenExpiredError, UnreachableError)):
             kind = type(failure)

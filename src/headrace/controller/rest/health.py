@@ -34,10 +34,12 @@ class Contributor:
     status: str
     details: dict[str, str] = field(default_factory=dict)
     has_ready_parts: bool = True
+    hindered: str = ""
+    """What it cannot do now, and why; empty if there is nothing."""
 
     @property
     def ready(self) -> bool:
-        return self.status == UP and self.has_ready_parts
+        return self.status == UP and self.has_ready_parts and not self.hindered
 
     @property
     def alive(self) -> bool:
@@ -52,7 +54,7 @@ class Contributor:
 
 
 def contributors_of(controller: Controller, inside: ServerInside | None = None) -> dict[str, Contributor]:
-    """Return the state of each part by name: those of the controller, and each container beside it."""
+    """Return the state of each part by name: of the controller, long-term storage and each container."""
     status = UP if controller.is_ready() else DOWN if controller.is_stopped() else STARTING
     numbers = {key: str(value) for key, value in controller.transactions.statistics().items()}
     engine = controller.engine.statistics()
@@ -66,13 +68,18 @@ def contributors_of(controller: Controller, inside: ServerInside | None = None) 
                 "lastFailure": found.last_failure,
                 "waitsFor": found.waits_for,
             },
+            hindered=f"waits for {found.waits_for}" if found.waits_for else "",
         )
         for found in (inside.container_health() if inside is not None else ())
     }
+    refusals = {} if inside is None else inside.storage_refusals()
+    hindered = f"refuses {', '.join(refusals)}: {next(iter(refusals.values()))}" if refusals else ""
+    storage = Contributor("longTermStorage", UP, refusals, hindered=hindered)
     return {
         "GRPCServer": Contributor("GRPCServer", status),
         "eventProcessor": Contributor("eventProcessor", status, work),
         "transactions": Contributor("transactions", status, numbers),
+        **({} if inside is None else {storage.name: storage}),
         **containers,
     }
 
@@ -97,7 +104,11 @@ def health_handlers(
         parts = contributors_of(controller, inside)
         if name is not None:
             return (parts[name], {}) if name in parts else None
-        waiting = [part.name for part in parts.values() if not part.ready]
+        waiting = [
+            f"{part.name} ({part.hindered})" if part.hindered else part.name
+            for part in parts.values()
+            if not part.ready
+        ]
         details = {"notReady": ", ".join(waiting)} if waiting else {}
         return Contributor("", parts["GRPCServer"].status, details, not waiting), parts
 

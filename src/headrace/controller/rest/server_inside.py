@@ -40,5 +40,8 @@ class ServerInside(Protocol):
     def pause_optimisers(self, *, paused: bool) -> None:
         """Pause the storage optimisers of all containers after their current step, or resume them."""
 
+    def storage_refusals(self) -> dict[str, str]:
+        """Why long-term storage refuses calls now, by kind; empty if it does not. Cheap enough for probes."""
+
     def container_health(self) -> Sequence[ContainerCondition]:
         """The state of every container; cheap enough for probes."""

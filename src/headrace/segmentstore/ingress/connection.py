@@ -10,7 +10,7 @@ import asyncio
 import logging
 from typing import Any, cast
 
-from headrace.errors import CorruptionError, InvalidArgumentError, ProtocolError
+from headrace.errors import CorruptionError, InvalidArgumentError, ProtocolError, StorageReadError
 from headrace.segmentstore.ingress.blocked import CLOSING, OUTBOX, YIELDING, names_of
 from headrace.segmentstore.ingress.budget import Lease
 from headrace.segmentstore.ingress.dispatcher import Dispatcher
@@ -166,7 +166,10 @@ class Connection(asyncio.BufferedProtocol):
 
     def on_error(self, command: Request, error: Exception) -> None:
         """A request failed: answer, or close if there is no answer to that."""
-        reply = reply_to(error, question_of(command))
+        question = question_of(command)
+        if isinstance(error, StorageReadError):
+            self._home.report_unread(question.segment, error)
+        reply = reply_to(error, question)
         if reply is None:
             reason = f"{type(command).__name__} failed: {error}"
             if isinstance(error, CorruptionError):

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any, Protocol
+import logging
+from typing import Any, Final, Protocol
 
+from headrace.errors import StorageReadError, StorageReadRefusedError
+from headrace.runtime.repeated_lines import RepeatedLines
 from headrace.runtime.supervisor import Supervisor
 from headrace.segmentstore.ingress.authorisation import Authorise
 from headrace.segmentstore.ingress.budget import CHECKS_PER_STALL, ByteBudget, LeaseOwner
@@ -14,6 +17,15 @@ from headrace.segmentstore.ingress.contract import StoreFacade
 from headrace.segmentstore.ingress.statistics import IngressStatistics
 from headrace.segmentstore.ingress.transient_segments import TransientSegments
 from headrace.wire.commands.kinds import Request
+
+_logger = logging.getLogger(__name__)
+
+_UNREAD_EVERY_S: Final = 60.0
+_UNREAD_MAX: Final = 100
+"""Segments, with a reason each, of which it is said in that time that they cannot be read."""
+
+_SHOWN_CHARS: Final = 300
+"""Of a name, which may be one that a client made up."""
 
 
 class ServedConnection(LeaseOwner, Protocol):
@@ -67,6 +79,16 @@ class ConnectionHome:
         self.writers = ChargedKind(budget, config.writers_max)
         self._connections: dict[ServedConnection, None] = {}
         self._watch: asyncio.TimerHandle | None = None
+        self._unread = RepeatedLines(_UNREAD_EVERY_S, _UNREAD_MAX)
+
+    def report_unread(self, segment: str, error: StorageReadError) -> None:
+        """Log that a request failed since long-term storage did not answer: once a minute for each reason."""
+        segment = segment[:_SHOWN_CHARS]
+        reason = error.reason if isinstance(error, StorageReadRefusedError) else type(error).__name__
+        unsaid = self._unread.due((segment, reason), asyncio.get_running_loop().time())
+        if unsaid is not None:
+            more = f" (and {unsaid} such failures since the last line)" if unsaid else ""
+            _logger.warning("segment %s cannot be read from long-term storage: %s%s", segment, error, more)
 
     def receive_buffer_bytes(self) -> int:
         """Return the size of a new connection's buffer under load."""

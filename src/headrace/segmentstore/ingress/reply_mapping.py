@@ -1,7 +1,8 @@
 """Which reply an error becomes. One table; an error that is not in it closes the connection.
 
 Closing is right for an error without a reply of its own: the client reconnects, retries, and for appends
-learns what became durable. Source: ``docs/formats/wire.md``, "Replies".
+learns what became durable. A store that refuses reads goes on to: that is said, but not to a writer that is
+being set up, which in Rust takes no other answer than one. Source: ``docs/formats/wire.md``, "Replies".
 """
 
 from __future__ import annotations
@@ -12,12 +13,11 @@ from typing import Any, Final
 
 from headrace import errors as e
 from headrace.wire import commands as c
+from headrace.wire.commands.errors import ILLEGAL_ARGUMENT, UNSPECIFIED
 from headrace.wire.commands.kinds import Reply, Request
 
 MESSAGE_CHARS_MAX: Final = 1000
 
-UNSPECIFIED: Final = -1
-ILLEGAL_ARGUMENT: Final = 0
 TOKEN_REFUSED: Final = 0
 TOKEN_EXPIRED: Final = 1
 
@@ -70,7 +70,13 @@ def _illegal_argument(question: Question, error: e.HeadraceError) -> Reply:
     return c.ErrorMessage(question.request_id, question.segment, plain_text(str(error)), ILLEGAL_ARGUMENT)
 
 
-Answer = Callable[[Question, Any], Reply]
+def _refused_by_store(question: Question, error: e.StorageReadRefusedError) -> Reply | None:
+    if question.operation == operation_name(c.SetupAppend):
+        return None
+    return c.ErrorMessage(question.request_id, question.segment, plain_text(str(error)), UNSPECIFIED)
+
+
+Answer = Callable[[Question, Any], Reply | None]
 
 ANSWERS: Final[dict[type[e.HeadraceError], Answer]] = {
     e.SegmentExistsError: lambda q, _: c.SegmentAlreadyExists(q.request_id, q.segment, ""),
@@ -92,6 +98,7 @@ ANSWERS: Final[dict[type[e.HeadraceError], Answer]] = {
     e.TooManyWritersError: lambda q, error: c.ErrorMessage(
         q.request_id, q.segment, plain_text(str(error)), UNSPECIFIED
     ),
+    e.StorageReadRefusedError: _refused_by_store,
     e.UnsupportedError: lambda q, _: c.OperationUnsupported(q.request_id, q.operation, ""),
     e.TokenExpiredError: lambda q, _: c.AuthTokenCheckFailed(q.request_id, "", TOKEN_EXPIRED),
     e.AccessDeniedError: lambda q, _: c.AuthTokenCheckFailed(q.request_id, "", TOKEN_REFUSED),

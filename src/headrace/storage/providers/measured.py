@@ -6,12 +6,19 @@ from asyncio import get_running_loop
 from bisect import bisect_left
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Final
 
+from headrace.errors import StorageReadRefusedError, StorageWriteRefusedError
 from headrace.runtime.latency import LATENCY_EDGES_S, no_latencies
 from headrace.runtime.open_file import OpenFile
 from headrace.storage.providers.contract import Buffer, ChunkObject, ChunkProvider
 from headrace.storage.providers.local_chunks import LocalChunks
 from headrace.storage.providers.wrapper import ChunkProviderWrapper
+
+REFUSED_S: Final = 120.0
+"""A refusal counts until a call of its kind succeeds, or for so long after the last one: perhaps nobody asks
+again. What cannot be stored is tried more often than that.
+"""
 
 
 @dataclass(slots=True)
@@ -34,6 +41,11 @@ class CallStatistics:
     by_bucket: list[int] = field(default_factory=no_latencies)
     """Calls by ``LATENCY_EDGES_S``."""
 
+    refused: str = ""
+    """Why the store refuses such calls; empty if it does not."""
+    refused_at: float = 0.0
+    """By the clock of the loop."""
+
     @property
     def succeeded(self) -> int:
         return self.calls - sum(self.errors.values())
@@ -45,7 +57,11 @@ class CallStatistics:
         return get_running_loop().time()
 
     def end(self, begin_s: float, size: int = 0) -> None:
-        """Count a call that ended, with so many bytes."""
+        """Count a call that succeeded, with so many bytes."""
+        self.refused = ""
+        self._end(begin_s, size)
+
+    def _end(self, begin_s: float, size: int) -> None:
         seconds = get_running_loop().time() - begin_s
         self.in_flight -= 1
         self.calls += 1
@@ -56,13 +72,17 @@ class CallStatistics:
 
     def fail(self, begin_s: float, error: BaseException) -> None:
         """Count a call that failed."""
-        self.end(begin_s)
+        self._end(begin_s, 0)
+        if isinstance(error, StorageReadRefusedError | StorageWriteRefusedError):
+            self.refused, self.refused_at = error.reason, get_running_loop().time()
         name = type(error).__name__
         self.errors[name] = self.errors.get(name, 0) + 1
 
     def copy(self) -> CallStatistics:
         """Return what they are now."""
-        return replace(self, errors=dict(self.errors), by_bucket=list(self.by_bucket))
+        now = get_running_loop().time()
+        refused = self.refused if now - self.refused_at < REFUSED_S else ""
+        return replace(self, refused=refused, errors=dict(self.errors), by_bucket=list(self.by_bucket))
 
 
 @dataclass(slots=True)
@@ -79,6 +99,10 @@ class ProviderStatistics:
 
     calls: dict[str, CallStatistics] = field(default_factory=dict)
     """``create``, ``append``, ``read``, ``delete``, ``info``, and ``list`` with a call for each page."""
+
+    def refusals(self) -> dict[str, str]:
+        """Return why the store refuses calls, by kind."""
+        return {kind: counted.refused for kind, counted in self.calls.items() if counted.refused}
 
 
 class MeasuredChunkProvider(ChunkProviderWrapper):

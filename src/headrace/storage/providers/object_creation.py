@@ -29,7 +29,12 @@ from typing import Final
 from headrace.errors import ChunkExistsError, StorageFullError, StorageWriteError
 from headrace.runtime.entropy import Entropy
 from headrace.storage.providers.contract import Buffer
-from headrace.storage.providers.object_errors import Failure, FailureKind, ObjectRequestError
+from headrace.storage.providers.object_errors import (
+    REFUSALS,
+    Failure,
+    FailureKind,
+    ObjectRequestError,
+)
 from headrace.storage.providers.object_keys import WRITE_ID
 from headrace.storage.providers.object_operator import ObjectOperator
 
@@ -39,7 +44,7 @@ LOOKS_AFTER_REFUSAL: Final = 3
 PAUSES_S: Final = (0.1, 0.4, 1.6)
 """About how long is waited after each attempt that failed for a while."""
 
-_DONE_NOTHING: Final = frozenset({FailureKind.FORBIDDEN, FailureKind.NO_BUCKET, FailureKind.FULL})
+_DONE_NOTHING: Final = REFUSALS | {FailureKind.FULL}
 
 
 class _Seen(Enum):

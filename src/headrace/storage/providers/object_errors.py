@@ -37,6 +37,11 @@ _NO_CREDENTIALS: Final = re.compile(
     re.IGNORECASE,
 )
 """The last is a 404 of versitygw."""
+_SKEWED: Final = re.compile(r"RequestTimeTooSkewed")
+_EXPIRED: Final = re.compile(r"ExpiredToken|TokenRefreshRequired")
+"""S3 answers the first with status 400."""
+
+_DENIED: Final = re.compile(r"AccessDenied")
 _NO_BUCKET: Final = re.compile(
     r"NoSuchBucket|ContainerNotFound|specified bucket does not exist", re.IGNORECASE
 )
@@ -49,9 +54,19 @@ class FailureKind(Enum):
     ABSENT = "there is no such object"
     RANGE = "the range goes beyond the object"
     FULL = "refused: no space, or a quota"
-    FORBIDDEN = "refused: no credentials, or not these"
+    SKEWED = "refused: the clock of this machine is wrong"
+    EXPIRED = "refused: the credentials have expired"
+    DENIED = "refused: the credentials are right, and do not allow it"
+    FORBIDDEN = "refused: no credentials, or not these; or the store does not say why"
     NO_BUCKET = "the bucket does not exist"
     UNKNOWN = "the request may have happened"
+
+
+OF_CREDENTIALS: Final = frozenset({FailureKind.EXPIRED, FailureKind.DENIED, FailureKind.FORBIDDEN})
+"""Other credentials may mend it."""
+
+REFUSALS: Final = OF_CREDENTIALS | {FailureKind.SKEWED, FailureKind.NO_BUCKET}
+"""Nothing happened, and nothing will until somebody acts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +112,9 @@ def _kind_of(name: str, status: int, text: str) -> FailureKind:
         return FailureKind.FULL
     if name in {"ConditionNotMatch", "AlreadyExists"}:
         return FailureKind.EXISTS
+    for pattern, kind in _REFUSED:
+        if pattern.search(text):
+            return kind
     if name == "PermissionDenied" or status in {401, 403} or _NO_CREDENTIALS.search(text):
         return FailureKind.FORBIDDEN
     if name == "NotFound":
@@ -104,6 +122,13 @@ def _kind_of(name: str, status: int, text: str) -> FailureKind:
     if name == "RangeNotSatisfied" or status == 416 or _TOO_LITTLE in text:
         return FailureKind.RANGE
     return FailureKind.UNKNOWN
+
+
+_REFUSED: Final = (
+    (_SKEWED, FailureKind.SKEWED),
+    (_EXPIRED, FailureKind.EXPIRED),
+    (_DENIED, FailureKind.DENIED),
+)
 
 
 def _shorten(text: str) -> str:

@@ -43,11 +43,23 @@ class ObjectOperator:
             raise UnsupportedError(
                 f"{location.scheme}:// needs the library opendal: pip install 'headrace[objects]'"
             ) from None
-        service, options = operator_options(location, os.environ)
+        self._library = opendal
+        self._location = location
+        self._operator: Any = None
+        self.renew()
+
+    def renew(self) -> None:
+        """Forget the credentials that the library holds: the next call looks for them in their places, as the
+        first one did. Calls in flight keep theirs.
+
+        Raises:
+            InvalidArgumentError: as the constructor.
+        """
+        service, options = operator_options(self._location, os.environ)
         try:
-            self._operator: Any = opendal.AsyncOperator(service, **options)
-        except opendal.exceptions.ConfigInvalid as error:
-            raise InvalidArgumentError(f"{location}: {read_failure(error).text}") from None
+            self._operator = self._library.AsyncOperator(service, **options)
+        except self._library.exceptions.ConfigInvalid as error:
+            raise InvalidArgumentError(f"{self._location}: {read_failure(error).text}") from None
 
     def create(self, key: str, content: Buffer, metadata: dict[str, str]) -> Awaitable[None]:
         """Begin to create an object in one piece, unless there is one: threads of the library do it from now

@@ -17,7 +17,9 @@ from headrace.errors import (
     ChunkOffsetError,
     NoSuchChunkError,
     StorageReadError,
+    StorageReadRefusedError,
     StorageWriteError,
+    StorageWriteRefusedError,
     UnsupportedError,
 )
 from headrace.limits import MIB
@@ -32,7 +34,13 @@ from headrace.storage.providers.contract import (
 from headrace.storage.providers.local_chunks import LocalChunks
 from headrace.storage.providers.location import StorageLocation
 from headrace.storage.providers.object_creation import ObjectCreation
-from headrace.storage.providers.object_errors import Failure, FailureKind, ObjectRequestError
+from headrace.storage.providers.object_errors import (
+    OF_CREDENTIALS,
+    REFUSALS,
+    Failure,
+    FailureKind,
+    ObjectRequestError,
+)
 from headrace.storage.providers.object_keys import ObjectKeys
 from headrace.storage.providers.object_operator import ObjectOperator
 
@@ -40,11 +48,17 @@ Page = list[ChunkObject]
 Entries = list[tuple[str, int]]
 """Keys and lengths."""
 
+_REFUSED_READS: Final = REFUSALS | {FailureKind.ABSENT}
+"""A list finds nothing absent but its bucket."""
+
 _PERMISSIONS: Final = {
     "s3": "s3:GetObject, s3:PutObject, s3:DeleteObject and s3:ListBucket",
     "gs": "storage.objects.get, create, delete and list",
     "az": "the role Storage Blob Data Contributor",
 }
+
+RENEW_EVERY_S: Final = 5.0
+"""After a refusal credentials are read again, so often at most."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,6 +96,7 @@ class ObjectStoreChunkProvider:
         self._config = config or ObjectStoreConfig()
         self._keys = ObjectKeys.below(location.prefix)
         self._operator = ObjectOperator(location)
+        self._renewed_at = -RENEW_EVERY_S
         self._writes = asyncio.Semaphore(self._config.writes)
         self._reads = asyncio.Semaphore(self._config.reads)
         self._chores = asyncio.Semaphore(self._config.chores)
@@ -113,7 +128,7 @@ class ObjectStoreChunkProvider:
                 beside()  # while the library's threads send the content
             failure = await creation.finish()
         if failure is not None:
-            raise StorageWriteError(f"creating {name}: {self._explain(failure)}")
+            raise self._not_written(f"creating {name}", failure)
 
     async def append(
         self, name: str, offset: int, buffers: Sequence[Buffer], beside: Callable[[], None] | None = None
@@ -127,7 +142,7 @@ class ObjectStoreChunkProvider:
                 await self._operator.delete(self._keys.key_of(name))
             except ObjectRequestError as error:
                 if error.failure.kind is not FailureKind.ABSENT:
-                    raise StorageWriteError(f"deleting {name}: {self._explain(error.failure)}") from None
+                    raise self._not_written(f"deleting {name}", error.failure) from None
 
     # ---------------------------------------------------------------------------------- reading
 
@@ -234,18 +249,46 @@ class ObjectStoreChunkProvider:
         return self._operator.read(key, offset, length, self._config.piece_bytes, self._config.pieces)
 
     def _not_read(self, what: str, failure: Failure) -> StorageReadError:
-        return StorageReadError(f"{what}: {self._explain(failure)}")
+        if failure.kind not in _REFUSED_READS:
+            return StorageReadError(f"{what}: {failure.text}")
+        self._renew(failure)
+        reason = self._advise(failure.kind)
+        return StorageReadRefusedError(f"{what}: {reason} ({failure.text})", reason=reason)
 
-    def _explain(self, failure: Failure) -> str:
-        """Say what a person can do about a failure, if anything."""
-        bucket = self._location.bucket
-        match failure.kind:
-            case FailureKind.NO_BUCKET | FailureKind.ABSENT:
-                return f"there is no bucket {bucket!r} at {self._location}: make it, or correct the URI"
+    def _not_written(self, what: str, failure: Failure) -> StorageWriteError:
+        if failure.kind not in REFUSALS:
+            return StorageWriteError(f"{what}: {failure.text}")
+        self._renew(failure)
+        reason = self._advise(failure.kind)
+        return StorageWriteRefusedError(f"{what}: {reason} ({failure.text})", reason=reason)
+
+    def _renew(self, failure: Failure) -> None:
+        """Let the next call look for credentials again if others may mend a failure: they may have been
+        replaced, and the library retains what it has found.
+        """
+        now = asyncio.get_running_loop().time()
+        if failure.kind in OF_CREDENTIALS and now - self._renewed_at >= RENEW_EVERY_S:
+            self._renewed_at = now
+            self._operator.renew()
+
+    def _advise(self, kind: FailureKind) -> str:
+        """Say who refuses what, and what a person can do about it."""
+        place, bucket = self._location, self._location.bucket
+        permissions = _PERMISSIONS[place.scheme]
+        match kind:
+            case FailureKind.SKEWED:
+                return f"{place} refused the time of this machine: set its clock, and let NTP keep it right"
+            case FailureKind.EXPIRED:
+                return (
+                    f"{place} refused these credentials, which have expired: put new ones into their file, "
+                    "which is read again within seconds, or start again with new ones"
+                )
+            case FailureKind.DENIED:
+                return f"{place} denied permission: let these credentials do {permissions} in {bucket!r}"
             case FailureKind.FORBIDDEN:
                 return (
-                    f"{self._location} refused these credentials, or there are none; they have to allow "
-                    f"{_PERMISSIONS[self._location.scheme]} in {bucket!r} ({failure.text})"
+                    f"{place} refused these credentials, or there are none; they have to allow "
+                    f"{permissions} in {bucket!r}"
                 )
             case _:
-                return failure.text
+                return f"there is no bucket {bucket!r} at {place}: make it, or correct the URI"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 from headrace.wire.commands.kinds import Reply
 from headrace.wire.fields import Int32, Int64, Text, Uuid
@@ -86,9 +87,13 @@ class AuthTokenCheckFailed(Reply):
     error_code: Int32 = -1
 
 
+UNSPECIFIED: Final = -1
+ILLEGAL_ARGUMENT: Final = 0
+
+
 @dataclass(slots=True)
 class ErrorMessage(Reply):
-    """Any other failure. ``error_code``: -1 unspecified, 0 illegal argument."""
+    """Any other failure. ``error_code``: :data:`UNSPECIFIED` or :data:`ILLEGAL_ARGUMENT`."""
 
     request_id: Int64
     segment: Text

@@ -8,11 +8,17 @@ from headrace.client import ReaderConfig
 from headrace.client.connections.reply_receiver import ReadBlock
 from headrace.client.reader.segment_input import SegmentInput
 from headrace.client.services import SegmentAddress
-from headrace.errors import ConnectionLostError
+from headrace.errors import ConnectionLostError, StorageReadRefusedError
 from headrace.runtime.entropy import SeededEntropy
 from headrace.runtime.supervisor import Supervisor
 from headrace.testing.loop import SimulatedLoop
-from headrace.wire.commands import GetStreamSegmentInfo, ReadSegment, StreamSegmentInfo, WrongHost
+from headrace.wire.commands import (
+    ErrorMessage,
+    GetStreamSegmentInfo,
+    ReadSegment,
+    StreamSegmentInfo,
+    WrongHost,
+)
 
 SOME_TIME_S = 600.0
 """Longer than a reader tries to get an answer."""
@@ -37,6 +43,7 @@ class Owner:
         self.length = 100
         self.reachable = True
         self.answers_reads = True
+        self.refusal = None
         self.flow = None
         self.attached = 0
 
@@ -56,6 +63,8 @@ class Owner:
         match command:
             case GetStreamSegmentInfo(request_id=request_id, segment=name):
                 flow.on_reply(StreamSegmentInfo(request_id, name, True, False, False, 0, self.length, 0))
+            case ReadSegment(request_id=request_id, segment=name) if self.refusal is not None:
+                flow.on_reply(ErrorMessage(request_id, name, self.refusal, -1))
             case ReadSegment(request_id=request_id, segment=name) if not self.answers_reads:
                 flow.on_reply(WrongHost(request_id, name, "", ""))
             case ReadSegment(request_id=request_id, offset=offset) if offset < self.length:
@@ -137,3 +146,34 @@ async def test_an_owner_that_knows_of_bytes_and_does_not_give_them_is_given_up()
     owner.lose()
     await asyncio.sleep(200)
     assert isinstance(reader.error, ConnectionLostError)
+
+
+@on_virtual_time
+async def test_what_the_store_refuses_is_an_error_with_its_reason_after_some_seconds():
+    owner = Owner()
+    reader = await reader_of(owner)
+    owner.length, owner.refusal = 200, "the store denied permission"
+    owner.lose()
+    await asyncio.sleep(5)
+    assert reader.error is None
+    await asyncio.sleep(7)
+    assert isinstance(reader.error, StorageReadRefusedError)
+    assert "the store denied permission" in str(reader.error)
+
+
+def test_a_reader_goes_on_when_the_store_refuses_for_a_moment_and_says_so_once(caplog):
+    @on_virtual_time
+    async def scenario():
+        owner = Owner()
+        reader = await reader_of(owner)
+        owner.length, owner.refusal = 200, "the credentials have expired"
+        owner.lose()
+        await asyncio.sleep(6)
+        owner.refusal = None
+        await asyncio.sleep(3)
+        assert len(reader.take()) == 100
+        assert reader.error is None
+
+    scenario()
+    said = [line for line in caplog.records if line.levelname == "WARNING"]
+    assert ["refuses a read" in line.getMessage() for line in said] == [True]

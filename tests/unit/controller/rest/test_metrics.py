@@ -43,6 +43,9 @@ class Store:
             },
         }
 
+    def storage_refusals(self):
+        return {}
+
     def container_health(self):
         return [Condition(0, True), Condition(1, False)]
 

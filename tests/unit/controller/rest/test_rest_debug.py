@@ -32,6 +32,9 @@ class SegmentStoreBeside:
     def statistics(self):
         return {"cache": Counted(3), "containers": {0: {"log": Counted(1)}, 1: {"log": Counted(2)}}}
 
+    def storage_refusals(self):
+        return {}
+
     def container_health(self):
         return [
             Condition(0, True),
@@ -86,7 +89,9 @@ async def test_a_process_with_an_offline_container_is_up_and_alive_but_not_ready
     async with client_of(controller, store) as web:
         whole = (await web.get("/health")).json()
         assert (whole["status"], whole["readiness"], whole["liveness"]) == ("UP", False, True)
-        assert whole["details"] == {"notReady": "container-1"}
+        waits = "container-2 (waits for space on the disk of the log)"
+        assert whole["details"] == {"notReady": f"container-1, {waits}"}
+        assert (await web.get("/health/readiness/container-2")).json() is False
         views = [(await web.get(f"/health/{view}")).json() for view in ("readiness", "liveness", "status")]
         assert views == [False, True, "UP"]
         assert (await web.get("/health/readiness/container-0")).json() is True
@@ -100,7 +105,8 @@ async def test_the_status_of_a_probe_tells(world):
     async with world.running() as controller, client_of(controller, store) as web:
         web.base_url = "http://test"
         ready = await web.get("/ready")
-        assert (ready.status_code, ready.json()["details"]) == (503, {"notReady": "container-1"})
+        assert ready.status_code == 503
+        assert ready.json()["details"]["notReady"].startswith("container-1, ")
         assert (await web.get("/live")).status_code == (await web.get("/health/")).status_code == 200
         store.container_health = lambda: [Condition(0, True), Condition(1, True)]
         assert (await web.get("/ready")).status_code == (await web.head("/ready")).status_code == 200
@@ -150,3 +156,20 @@ async def test_the_statistics_say_which_buckets_have_this_owner(controller):
         found = (await web.get("/debug/statistics")).json()["controller"]["buckets"]
     count = controller.context.buckets.count
     assert found == {"controllers": 1, "buckets": count, "owned": list(range(count))}
+
+
+async def test_a_process_whose_storage_refuses_is_not_ready_and_says_why(controller):
+    store = SegmentStoreBeside()
+    store.container_health = lambda: [Condition(0, True)]
+    async with client_of(controller, store) as web:
+        assert (await web.get("http://test/ready")).status_code == 200
+        assert (await web.get("/health/details/longTermStorage")).json() == {}
+        store.storage_refusals = lambda: {"create": "s3://b has expired", "read": "s3://b has expired"}
+        ready = await web.get("http://test/ready")
+        assert (ready.status_code, ready.json()["status"]) == (503, "UP")
+        assert ready.json()["details"]["notReady"] == (
+            "longTermStorage (refuses create, read: s3://b has expired)"
+        )
+        found = (await web.get("/health/details/longTermStorage")).json()
+        assert found == store.storage_refusals()
+        assert (await web.get("http://test/live")).status_code == 200

@@ -4,7 +4,7 @@ import asyncio
 import gc
 import tracemalloc
 
-from headrace.errors import ContainerOfflineError, StorageReadError
+from headrace.errors import ContainerOfflineError, StorageReadError, StorageReadRefusedError
 from headrace.limits import KIB, MIB
 from headrace.segmentstore.ingress import charges
 from headrace.segmentstore.ingress.config import IngressConfig
@@ -107,6 +107,39 @@ async def test_a_read_that_failed_without_a_reply_closes_the_connection(peer, st
     store.offline = StorageReadError("later")
     assert await peer.ask(read(5)) == []
     assert peer.closed
+
+
+async def test_a_read_that_the_store_refuses_is_answered_with_the_reason(peer, store):
+    store.offline = StorageReadRefusedError("reading x: no permission (403)", reason="no permission")
+    (reply,) = await peer.ask(read(5, segment="s"))
+    assert reply == c.ErrorMessage(2, "s", "reading x: no permission (403)", -1)
+    assert not peer.closed
+
+
+def lines_of(caplog):
+    return [line.getMessage() for line in caplog.records if "cannot be read" in line.getMessage()]
+
+
+async def test_what_cannot_be_read_is_one_warning_a_minute_for_each_segment_and_reason(peer, store, caplog):
+    for number in range(500):
+        # The text differs with each attempt, as that of a store does.
+        store.offline = StorageReadRefusedError(f"attempt {number}: no", reason=f"reason {number % 2}")
+        await peer.ask(read(5, segment="s"), read(5, segment="t"))
+    said = lines_of(caplog)
+    assert len(said) == 4
+    assert said[0] == "segment s cannot be read from long-term storage: attempt 0: no"
+    assert {line.levelname for line in caplog.records if "cannot be read" in line.getMessage()} == {"WARNING"}
+    await asyncio.sleep(61)
+    await peer.ask(read(5, segment="s"))
+    (line,) = lines_of(caplog)[4:]
+    assert line.endswith("attempt 499: no (and 996 such failures since the last line)")
+
+
+async def test_a_store_that_does_not_answer_is_a_warning_too(home, store, caplog):
+    store.offline = StorageReadError("no answer in 12 s")
+    for _ in range(3):
+        await Peer(home).ask(read(5))
+    assert lines_of(caplog) == [f"segment {SEGMENT} cannot be read from long-term storage: no answer in 12 s"]
 
 
 async def test_a_waiting_read_that_fails_by_a_mistake_closes_the_connection(peer, store):

@@ -32,6 +32,7 @@ EXPECTED = {
     "EventTooLargeError": c.ErrorMessage,
     "TooManyAttributesError": c.ErrorMessage,
     "TooManyWritersError": c.ErrorMessage,
+    "StorageReadRefusedError": c.ErrorMessage,
     "UnsupportedError": c.OperationUnsupported,
     "AccessDeniedError": c.AuthTokenCheckFailed,
     "TokenExpiredError": c.AuthTokenCheckFailed,
@@ -121,6 +122,13 @@ def test_replies_repeat_the_offsets_of_the_question():
     assert reply_to(e.SegmentSealedError("x"), QUESTION).offset == 5
     assert reply_to(e.SegmentTruncatedError("x", 3, 1), QUESTION) == c.SegmentIsTruncated(7, "seg", 3, "", 5)
     assert reply_to(e.OffsetMismatchError("x", 5, 9), QUESTION) == c.SegmentIsTruncated(7, "seg", 9, "", 5)
+
+
+def test_a_writer_that_is_set_up_gets_no_message_of_the_store():
+    """The Rust client expects its setup, or the end of the connection."""
+    refused = e.StorageReadRefusedError("no")
+    assert reply_to(refused, Question(7, "seg", -1, "setupAppend")) is None
+    assert reply_to(refused, QUESTION) == c.ErrorMessage(7, "seg", "no", -1)
 
 
 def test_anything_that_is_not_ours_closes():

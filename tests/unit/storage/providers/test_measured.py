@@ -4,8 +4,14 @@ import asyncio
 
 import pytest
 
-from headrace.errors import ChunkOffsetError, NoSuchChunkError, StorageFullError
-from headrace.storage.providers.measured import MeasuredChunkProvider
+from headrace.errors import (
+    ChunkOffsetError,
+    NoSuchChunkError,
+    StorageFullError,
+    StorageReadRefusedError,
+    StorageWriteRefusedError,
+)
+from headrace.storage.providers.measured import REFUSED_S, MeasuredChunkProvider
 from headrace.storage.providers.memory import MemoryChunkProvider
 from headrace.storage.providers.wrapper import ChunkProviderWrapper
 from headrace.testing.simulation import simulate
@@ -73,6 +79,45 @@ async def test_what_is_read_at_once_is_counted_as_far_as_it_goes():
     assert buffer == b"decd"
     counted = provider.statistics()
     assert (counted.reads, counted.reads_at_once, counted.bytes_read) == (0, 1, 6)
+
+
+class Refusing(ChunkProviderWrapper):
+    refuses = True
+
+    async def create(self, name, buffers=(), beside=None):
+        if self.refuses:
+            raise StorageWriteRefusedError("creating it: no", reason="no")
+        await super().create(name, buffers, beside)
+
+    async def read(self, name, offset, length):
+        if self.refuses:
+            raise StorageReadRefusedError("reading it: not this", reason="not this")
+        return await super().read(name, offset, length)
+
+
+def test_a_store_refuses_until_a_call_of_that_kind_succeeds_or_nobody_has_asked_for_long():
+    async def scenario():
+        store = Refusing(MemoryChunkProvider())
+        provider = MeasuredChunkProvider(store)
+
+        def refusals():
+            return provider.statistics().refusals()
+
+        assert refusals() == {}
+        with pytest.raises(StorageWriteRefusedError):
+            await provider.create("c", [b"abc"])
+        with pytest.raises(StorageReadRefusedError):
+            await provider.read("c", 0, 1)
+        assert refusals() == {"create": "no", "read": "not this"}
+        store.refuses = False
+        await provider.create("c", [b"abc"])
+        assert refusals() == {"read": "not this"}
+        await asyncio.sleep(REFUSED_S - 1)
+        assert refusals() == {"read": "not this"}
+        await asyncio.sleep(2)
+        assert refusals() == {}
+
+    simulate(0, lambda _: scenario())
 
 
 class Slow(ChunkProviderWrapper):
