@@ -4,6 +4,7 @@ import asyncio
 import json
 import re
 import subprocess
+import urllib.error
 import urllib.request
 
 import pytest
@@ -11,6 +12,7 @@ import pytest
 from headrace.client import WriterConfig, connect
 from headrace.client.connections.reconnect_policy import ReconnectPolicy
 from headrace.testing import LocalServer, ServerDiedError
+from headrace.testing.local_server import HEADRACE
 
 pytestmark = pytest.mark.cluster
 
@@ -93,12 +95,15 @@ async def numbers(client):
         ]
 
 
+TYPED = int.from_bytes(b"more", "big")
+"""What a command has written, as a number."""
+
 HELD_UP = "appends wait until there is"
 
 
 @pytest.mark.slow
 async def test_writers_wait_while_the_disk_is_full_readers_do_not_and_all_go_on_when_there_is_space(
-    server, disk
+    server, disk, caplog
 ):
     async with connect(server.uri) as client:
         await create(client)
@@ -111,13 +116,32 @@ async def test_writers_wait_while_the_disk_is_full_readers_do_not_and_all_go_on_
             assert found == list(range(len(found)))
             assert len(found) >= acknowledged
         assert not filling.done()
+        status, health = await asyncio.to_thread(ready, server)
+        assert (status, health["status"]) == (503, "UP")
+        assert health["details"]["notReady"] == "container-0 (waits for space on the disk of the log)"
+        assert (await asyncio.to_thread(ask, server.addresses["rest"], "/live"))["liveness"] is True
+        command = [*HEADRACE, "event", "write", "demo/stream", "more", "--uri", server.uri]
+        typed = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)  # noqa: ASYNC220 - it begins
+        said = await asyncio.to_thread(typed.stderr.readline)
+        store = server.addresses["segmentstore"]
+        silence = (
+            f"no acknowledgement from {store} for 10 s for 1 segment of stream demo/stream; events are kept"
+        )
+        assert silence in said
+        assert silence in "".join(caplog.messages), "the writer of the library has waited for longer"
         details = await asyncio.to_thread(ask, server.addresses["rest"], "/v1/health/details/container-0")
         assert details == {"restarts": "0", "lastFailure": "", "waitsFor": "space on the disk of the log"}
         disk.resize(500)
         await filler.wait_more(20)
         filler.stopping = True
         await filling
-        assert await numbers(client) == list(range(filler.acknowledged))
+        _, said = await asyncio.to_thread(typed.communicate, timeout=60)
+        assert f"acknowledgements from {store} for stream demo/stream go on after" in said
+        assert typed.returncode == 0
+        assert sum("go on after" in line for line in caplog.messages) == 1
+        assert (await asyncio.to_thread(ready, server))[0] == 200
+        found = await numbers(client)
+        assert sorted(found) == sorted([*range(filler.acknowledged), TYPED])
     # A full disk is no damage: nothing may say so.
     log = server.log()
     assert "DataCorruptionError" not in log
@@ -126,7 +150,7 @@ async def test_writers_wait_while_the_disk_is_full_readers_do_not_and_all_go_on_
     assert server.stop() == 0
     server.start()
     async with connect(server.uri) as client:
-        assert await numbers(client) == list(range(filler.acknowledged))
+        assert await numbers(client) == found
 
 
 @pytest.mark.slow
@@ -175,6 +199,16 @@ async def test_a_full_server_stops_when_told_and_waits_for_space_when_it_is_star
 def wait_for_more(server, said):
     """Wait until a server that was started now has failed to start its container."""
     server.wait_for_log("did not start", after=said)
+
+
+def ready(server):
+    """Return status and document of /ready."""
+    try:
+        with urllib.request.urlopen(f"{server.rest_url}/ready", timeout=120) as answer:
+            return answer.status, json.loads(answer.read())
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.code, json.loads(error.read())
 
 
 def ask(address, path):

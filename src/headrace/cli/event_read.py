@@ -11,6 +11,7 @@ from headrace.cli.event_format import format_of
 from headrace.cli.given_events import event_document
 from headrace.cli.output import progress
 from headrace.cli.progress import Progress
+from headrace.cli.server_watch import server_watched
 from headrace.cli.servers import Connection, scoped
 from headrace.errors import InvalidArgumentError
 from headrace.model.segment_id import segment_id_text
@@ -67,7 +68,8 @@ def read_events(
         with client.event_reader(scope, stream, start=first, end=behind) as reader:
             try:
                 quiet = as_json or sys.stdout.isatty()
-                _print_all(reader, count, print_event, quiet=quiet, at_once=follow)
+                with server_watched():
+                    _print_all(reader, count, print_event, quiet=quiet, at_once=follow)
             finally:
                 if position:
                     progress(reader.position().as_text())

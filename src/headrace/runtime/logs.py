@@ -138,7 +138,7 @@ class HumanFormatter(logging.Formatter):
     """One line per record, then the traceback if there is one."""
 
     def format(self, record: logging.LogRecord) -> str:
-        pairs = " ".join(f"{key}={_quoted(value)}" for key, value in _context_of(record).items())
+        pairs = " ".join(f"{key}={_quoted(value)}" for key, value in context_of(record).items())
         line = f"{_time_of(record)} {record.levelname:<7} {record.name}  {_escaped(record.getMessage())}"
         if pairs:
             line += f"  {pairs}"
@@ -159,14 +159,15 @@ class JsonFormatter(logging.Formatter):
             "logger": record.name,
             "message": record.getMessage(),
         }
-        for key, value in _context_of(record).items():
+        for key, value in context_of(record).items():
             line[f"{key}_" if key in _RESERVED else key] = value
         if record.exc_info:
             line["error"] = self.formatException(record.exc_info)
         return json.dumps(line, default=_plain)
 
 
-def _context_of(record: logging.LogRecord) -> dict[str, object]:
+def context_of(record: logging.LogRecord) -> dict[str, object]:
+    """Return the pairs of a line."""
     context: dict[str, object] = getattr(record, _CONTEXT, {})
     return context
 

@@ -52,6 +52,10 @@ from headrace.wire.commands.errors import ILLEGAL_ARGUMENT
 
 _log = logs.logger(__name__)
 
+AWAY: Final = "a segment is opened again"
+BACK: Final = "a segment is read again"
+"""What is logged, at level INFO, when no server is found that owns the segment, and when one is again."""
+
 PIECES_MAX: Final = 3
 """Blocks that wait and ranges that were asked for, together."""
 
@@ -214,6 +218,8 @@ class SegmentInput:
             except HeadraceError as error:
                 failure = error
             else:
+                if self._reconnects.failures:
+                    _log.info(BACK, segment=self._name)
                 self._attach(connection)
                 return
             self._forget_owner()
@@ -221,7 +227,7 @@ class SegmentInput:
             if delay is None:
                 self._give_up(failure)
                 return
-            _log.info("a segment is opened again", segment=self._name, delay_s=delay, error=failure)
+            _log.info(AWAY, segment=self._name, delay_s=delay, error=failure)
             await asyncio.sleep(delay)
 
     def _attach(self, connection: Connection) -> None:

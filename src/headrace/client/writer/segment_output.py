@@ -114,6 +114,7 @@ class SegmentOutput:
         self._token = ""
         self._setup: asyncio.Future[None] | None = None
         self._connecting: asyncio.Task[None] | None = None
+        self._trouble = ""
         # The block that is being filled; it has no number yet.
         self._open_parts: list[Any] = []
         self._open_places: list[float | str | None] = []
@@ -198,6 +199,32 @@ class SegmentOutput:
         """Something was added and is not durable."""
         return self._open_bytes > 0 or len(self._window) > 0
 
+    # ------------------------------------------------------------------------------ for the watch
+
+    @property
+    def stream_name(self) -> str:
+        """With its scope."""
+        return f"{self.address.scope}/{self.address.stream}"
+
+    @property
+    def is_ended(self) -> bool:
+        """It takes and sends no more."""
+        return self.state is OutputState.ENDED
+
+    @property
+    def acknowledged_number(self) -> int:
+        return self._window.acknowledged_number
+
+    @property
+    def peer(self) -> str:
+        """Who is to acknowledge; empty without a connection."""
+        return "" if self._connection is None else str(self._connection.endpoint)
+
+    @property
+    def trouble(self) -> str:
+        """Why there is no connection; empty while there is one, or none was needed yet."""
+        return self._trouble
+
     # ------------------------------------------------------------------------------ sending
 
     def _wake(self) -> None:
@@ -212,6 +239,7 @@ class SegmentOutput:
         if connection is not self._connection or self.state is not OutputState.READY:
             return
         window, config = self._window, self._config
+        self._services.acks.watch(self)
         while (
             window.blocks_sent < config.blocks_in_flight_max
             and window.bytes_sent < config.bytes_in_flight_max
@@ -248,11 +276,14 @@ class SegmentOutput:
         for block in blocks:
             self._owner.on_durable(block.event_count, block.size_bytes)
             settle_parts(block.acks)
+        if self._services.acks.is_silent:
+            self._services.acks.look()
 
     # ------------------------------------------------------------------------------ connecting
 
     def _begin_to_connect(self) -> None:
         self.state = OutputState.CONNECTING
+        self._services.acks.watch(self)
         try:
             task = self._services.supervisor.spawn(f"connect {self._name}", self._connect_until_ready())
         except ClosedError as error:
@@ -298,12 +329,14 @@ class SegmentOutput:
                 failure = error
             else:
                 self._reconnects.on_success()
+                self._trouble = ""
                 return
+            self._trouble = str(failure)
             self._detach()
             self._services.segments.forget_endpoint(
                 self.address.scope, self.address.stream, self.address.segment_id
             )
-            if self._is_ended():
+            if self.is_ended:
                 return
             delay = self._reconnects.on_failure(loop.time(), self._services.entropy.random())
             if delay is None:
@@ -320,7 +353,7 @@ class SegmentOutput:
         self._token = await services.tokens.token(address.scope, address.stream, Access.WRITE)
         endpoint = await services.segments.endpoint(address.scope, address.stream, address.segment_id)
         connection = await services.pool.lease(endpoint, Use.APPEND)
-        if self._is_ended():
+        if self.is_ended:
             return
         # A fresh id per attempt: late replies to an earlier attempt are ignored.
         self._request_id = services.pool.new_request_id()
@@ -338,9 +371,6 @@ class SegmentOutput:
         if not setup.done():
             raise ConnectionLostError(f"{self._name}: no answer to SetupAppend")
         setup.result()
-
-    def _is_ended(self) -> bool:
-        return self.state is OutputState.ENDED
 
     def _detach(self) -> None:
         connection, self._connection = self._connection, None

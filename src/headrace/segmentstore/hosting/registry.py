@@ -189,10 +189,11 @@ class ContainerRegistry:
             if self._stopping:
                 hosted.failures.append(ClosedError("the containers are being stopped"))
             if hosted.failures:
-                _logger.error("container %d did not start: %s", container_id, describe_failure(hosted.cause))
+                self._report_unstarted(container_id, hosted.cause)
             else:
                 self._running[container_id] = container
-                self._waits.pop(container_id, None)
+                if self._waits.pop(container_id, None) == _SPACE:
+                    _logger.warning("container %d has started: there is space again", container_id)
                 if online.done():
                     _logger.info("container %d runs again", container_id)
                 else:
@@ -226,6 +227,15 @@ class ContainerRegistry:
         if len(self._taken_over) == self.container_count:
             what = "the only container was" if self.container_count == 1 else "all containers were"
             self._on_taken_over(FencedOutError(f"{what} taken over by another owner: {cause}"))
+
+    def _report_unstarted(self, container_id: int, cause: BaseException) -> None:
+        """Log why a container did not start; that it waits for space only once, however often it tries."""
+        if not isinstance(cause, StorageFullError):
+            _logger.error("container %d did not start: %s", container_id, describe_failure(cause))
+        elif self._waits.get(container_id) != _SPACE:
+            _logger.error(
+                "container %d did not start: %s; it will when there is", container_id, describe_failure(cause)
+            )
 
     def _begin_end(self, hosted: _Hosted) -> asyncio.Task[None]:
         """Stop a container, unless that was begun before."""

@@ -9,6 +9,7 @@ from headrace.client.connections.connection import Connection
 from headrace.client.services import SegmentAddress
 from headrace.client.writer import segment_output
 from headrace.client.writer.ack import Ack
+from headrace.client.writer.ack_watch import AckWatch
 from headrace.client.writer.inflight_window import Block
 from headrace.client.writer.segment_output import SegmentOutput
 from headrace.errors import ConnectionLostError
@@ -59,6 +60,7 @@ def output_on(connection):
         tokens=SimpleNamespace(token=nothing),
         entropy=SeededEntropy(1),
         supervisor=tasks,
+        acks=AckWatch(),
     )
     return SegmentOutput(SegmentAddress("s", "t", 0), services, WriterConfig(), Owner()), tasks
 

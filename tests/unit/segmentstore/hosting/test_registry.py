@@ -96,6 +96,17 @@ async def test_a_first_start_on_a_full_disk_is_repeated_until_there_is_space():
     assert len(world.events) == 2 * len(world.made)
 
 
+async def test_a_start_on_a_full_disk_is_a_line_when_it_waits_and_one_when_there_is_space(caplog):
+    world = World(1, c0=[FULL] * 50)
+    await world.registry.start()
+    said = [(line.levelname, line.getMessage()) for line in caplog.records if line.levelname != "INFO"]
+    assert said == [
+        ("ERROR", f"container 0 did not start: StorageFullError: {FULL}; it will when there is"),
+        ("WARNING", "container 0 has started: there is space again"),
+    ]
+    await world.registry.stop()
+
+
 @pytest.mark.parametrize(
     "error", [DataCorruptionError("damaged"), FencedOutError("taken"), WalWriteError("EIO"), OSError("EIO")]
 )
