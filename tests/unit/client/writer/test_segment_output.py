@@ -17,6 +17,7 @@ from headrace.limits import INT64_MIN
 from headrace.model.endpoint import Endpoint
 from headrace.runtime.entropy import SeededEntropy
 from headrace.runtime.supervisor import Supervisor
+from headrace.testing.simulation import simulate
 from headrace.wire.commands import AppendSetup
 
 NAME = "s/t/0.#epoch.0"
@@ -110,3 +111,26 @@ async def test_an_attempt_that_begins_before_the_one_before_has_ended_hears_its_
     output.leave()
     await tasks.stop()
     connection.abort()
+
+
+def test_a_server_that_acknowledges_nothing_is_named_after_ten_seconds_and_when_it_goes_on(caplog):
+    async def scenario():
+        connection = Connection(Endpoint("host", 1), lambda _: None)
+        connection.connection_made(Transport())
+        output, tasks = output_on(connection)
+        ack = Ack(1)
+        output.add_block(Block([b"event"], 5, 1, None, [ack]))
+        await asyncio.sleep(0.01)
+        output.on_reply(AppendSetup(1, NAME, output._writer_id, INT64_MIN))
+        await asyncio.sleep(30)
+        output.on_appended(INT64_MIN, 1, 5)
+        assert ack.done()
+        output.close()
+        await tasks.stop()
+        connection.abort()
+
+    simulate(0, lambda _: scenario())
+    assert [line.getMessage() for line in caplog.records if line.levelname == "WARNING"] == [
+        "no acknowledgement from host:1 for 10 s for 1 segment of stream s/t; events are kept and sent again",
+        "acknowledgements from host:1 for stream s/t go on after 30 s",
+    ]
