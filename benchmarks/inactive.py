@@ -1,8 +1,8 @@
 """What a segment costs that is not in memory: bytes of memory and of checkpoints, and the way back.
 
 Segments are created, appended to and left alone, in one container over a log and chunks in memory, which are
-not counted, nor is the cache of table values, which is bounded. The floor is a hash and a location for each:
-32 bytes.
+not counted. An inactive one is a row of the catalogue, and storage has rows of it in a table: what is counted
+is what their indexes have in memory, which is bounded. That is some 1 KB for each that was made lately.
 """
 
 from __future__ import annotations

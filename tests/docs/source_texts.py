@@ -12,10 +12,14 @@ _FORMAT = re.compile(r"%(?:\.\d+)?[a-zA-Z]")
 
 @cache
 def source_texts():
-    """Return all string constants; values that are filled in are gaps."""
+    """Return all string constants but docstrings; values that are filled in are gaps."""
     found = set()
     for path in SOURCE.rglob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text())):
+        nodes = list(ast.walk(ast.parse(path.read_text())))
+        unsaid = {id(node.value) for node in nodes if isinstance(node, ast.Expr)}
+        for node in nodes:
+            if id(node) in unsaid:
+                continue
             if isinstance(node, ast.Constant) and isinstance(node.value, str):
                 found.add(_FORMAT.sub(GAP, node.value))
             elif isinstance(node, ast.JoinedStr):
@@ -25,6 +29,11 @@ def source_texts():
 
 
 def is_said(line):
-    """Whether some text of the source is ``line``, whose gaps are written as ``<name>``."""
-    wanted = re.sub(r"<[^>]*>", GAP, line)
-    return any(wanted in text for text in source_texts())
+    """Whether some text of the source is ``line``, whose gaps are written as ``<name>``; what ``...`` stands
+    for is left out.
+    """
+    wanted = [part for part in re.sub(r"<[^>]*>", GAP, line).split("...") if part.strip()]
+    if len(wanted) == 1:
+        return any(wanted[0] in text for text in source_texts())
+    pattern = re.compile(".*".join(re.escape(part.strip()) for part in wanted), re.DOTALL)
+    return any(pattern.search(text) for text in source_texts())
