@@ -125,7 +125,7 @@ def test_a_server_that_acknowledges_nothing_is_named_after_ten_seconds_and_when_
         await asyncio.sleep(30)
         output.on_appended(INT64_MIN, 1, 5)
         assert ack.done()
-        output.close()
+        output.leave()
         await tasks.stop()
         connection.abort()
 
