@@ -6,6 +6,7 @@ import json
 import socket
 import subprocess
 import sys
+import urllib.error
 import urllib.request
 
 import pytest
@@ -184,6 +185,26 @@ def test_every_ipv6_address_means_every_ipv4_address_too(advertised):
                 assert json.load(answer) is True
         server.restart()
         assert write_and_read(server.uri) == [b"an event"]
+
+
+def test_rest_answers_for_names_of_the_server_and_for_no_others():
+    listed = {"HEADRACE_REST_HOSTS": "proxy.example.org, metrics.example.org"}
+    told = ("--advertise-rest", "stream-1.example.org")
+    with LocalServer(None, "--in-memory", *told, environment=listed) as server:
+        port = port_of(server.addresses["rest"])
+        names = ["127.0.0.1", "localhost", socket.gethostname(), *told[1:], *listed.values()]
+        statuses = {}
+        for name in [*", ".join(names).split(", "), "attacker.example"]:
+            address = f"http://127.0.0.1:{port}/v1/scopes"
+            request = urllib.request.Request(address, headers={"Host": f"{name}:{port}"})
+            try:
+                with urllib.request.urlopen(request) as answer:
+                    statuses[name] = answer.status
+            except urllib.error.HTTPError as error:
+                statuses[name] = error.code
+        assert statuses.pop("attacker.example") == 421
+        assert len(statuses) >= 6
+        assert set(statuses.values()) == {200}
 
 
 def test_a_wildcard_alone_is_refused_with_what_to_do():

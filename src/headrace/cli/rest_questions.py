@@ -30,6 +30,7 @@ _BYTES_MAX: Final = 64 << 20
 _UNAUTHORIZED: Final = 401
 _FORBIDDEN: Final = 403
 _NOT_FOUND: Final = 404
+_MISDIRECTED: Final = 421
 _UNAVAILABLE: Final = 503
 _SENTENCE_BYTES_MAX: Final = 4096
 _PROBE_S: Final = 2.0
@@ -105,6 +106,8 @@ def _refusal(
     if code == _FORBIDDEN:
         return PermissionDeniedError(f"{address}: this user may not read its {what}")
     sentence = _sentence_of(error)
+    if code == _MISDIRECTED:
+        return InvalidArgumentError(f"{address}: {sentence or 'that is no name of this server'}")
     if code == _UNAVAILABLE:
         return ThrottledError(f"{address}: {sentence or 'not now'}; repeat it")
     return ConnectionLostError(f"{address} answers {code}{sentence and f': {sentence}'}")

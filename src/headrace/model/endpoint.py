@@ -61,6 +61,11 @@ def is_ipv6(host: str) -> bool:
         return False
 
 
+def is_address(host: str) -> bool:
+    """Whether a host is an address of IPv4 or IPv6, and no name that is looked up."""
+    return _find_address(host) is not None
+
+
 def is_wildcard(host: str) -> bool:
     """Whether listening on a host means every address of the machine, to which no client can connect."""
     if _ZERO.fullmatch(host):

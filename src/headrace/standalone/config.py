@@ -51,6 +51,11 @@ class StandaloneConfig:
         None, help="HOST[:PORT] to tell clients for the data protocol, if it differs."
     )
     advertise_rest: str | None = tunable(None, help="HOST[:PORT] to tell clients for REST, if it differs.")
+    rest_hosts: tuple[str, ...] = tunable(
+        (),
+        help="Further host names under which REST is asked, as that of a proxy. Addresses, localhost, the "
+        "machine's name and advertised ones need not be listed; requests for other names are refused.",
+    )
     controller_port: int = tunable(9090, low=0, high=65535, help="Port of the control calls (gRPC).")
     segmentstore_port: int = tunable(12345, low=0, high=65535, help="Port of the data protocol.")
     rest_port: int = tunable(10080, low=0, high=65535, help="Port of the REST interface.")
@@ -125,6 +130,8 @@ class StandaloneConfig:
         _check_host("host", self.host, "it names the address to listen on, and to tell clients")
         if self.advertise is not None:
             _check_host("advertise", self.advertise, "it names the address to tell clients")
+        for name in self.rest_hosts:
+            _check_host("rest_hosts", name, "it lists names by which REST is asked")
         self.tls.check()
         for part in PARTS:
             self._check_advertised(part)
@@ -154,6 +161,10 @@ class StandaloneConfig:
         except InvalidArgumentError as error:
             raise InvalidArgumentError(f"advertise_{part} = {error}") from None
 
+    def rest_names(self) -> tuple[str, ...]:
+        """Return the names of hosts under which REST is asked, as far as settings say it."""
+        return (self.host, *(self.advertised(part, 0).host for part in PARTS), *self.rest_hosts)
+
     def cache_bytes_wanted(self, containers: int) -> int:
         """How large the cache must be for so many containers to be under full load at the same time."""
         return 2 * containers * self.frames_max * WalConfig().frame_bytes_max
@@ -163,9 +174,10 @@ def _check_host(key: str, host: str, meaning: str) -> None:
     """Raises InvalidArgumentError unless ``host`` is a name that can be looked up, or an address."""
     if not host:  # the system would take it for every address there is
         raise InvalidArgumentError(f"{key} is empty: {meaning}")
-    if "[" in host or (host.count(":") == 1):
+    if "[" in host or "*" in host or (host.count(":") == 1):
         raise InvalidArgumentError(
-            f"{key} = {host!r} is no host: a port or brackets do not belong to it; an IPv6 address is ::1"
+            f"{key} = {host!r} is no host: a port, a star or brackets do not belong to it; an IPv6 address "
+            "is ::1"
         )
     try:
         host.encode("idna")

@@ -7,6 +7,7 @@ the call.
 
 from __future__ import annotations
 
+import socket
 from dataclasses import replace
 
 from headrace.controller.api.issued_tokens import IssuedTokens
@@ -83,6 +84,7 @@ class ControlPlane:
             self._inside,
             self._gatekeeper,
             tls,
+            hosts=(*self._config.rest_names(), socket.gethostname()),
         )
         self.rest_port = await self._rest.start()
         self._rest.serve()

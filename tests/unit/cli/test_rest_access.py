@@ -105,6 +105,7 @@ def test_credentials_do_not_follow_to_another_server(serve, user, capsys):
     [
         (b"401 Unauthorized", "the credentials are wrong"),
         (b"403 Forbidden", "this user may not read"),
+        (b"421 Misdirected Request", "no name of this server"),
     ],
 )
 def test_a_refusal_says_what_is_missing(serve, user, capsys, status, words):

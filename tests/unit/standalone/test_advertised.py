@@ -51,6 +51,9 @@ def test_the_environment_names_what_clients_are_told():
         ({"host": "[::1]"}, r"host = '\[::1\]' is no host"),
         ({"advertise_rest": "a:x"}, "advertise_rest = 'a:x' is not HOST:PORT"),
         ({"advertise_rest": "::1"}, "advertise_rest = '::1': an IPv6 address stands in brackets"),
+        ({"rest_hosts": ["a.example.org", "b:1"]}, "rest_hosts = 'b:1' is no host"),
+        ({"rest_hosts": ["*"]}, r"rest_hosts = '\*' is no host"),
+        ({"rest_hosts": [""]}, "rest_hosts is empty"),
         ({"advertise_segmentstore": "a..b"}, "advertise_segmentstore = .* is no name of a host"),
     ],
 )

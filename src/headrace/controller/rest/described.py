@@ -9,7 +9,7 @@ from starlette.responses import HTMLResponse, Response
 
 from headrace import __version__
 from headrace.controller.rest.answers import answer
-from headrace.controller.rest.docs_page import docs_page
+from headrace.controller.rest.docs_page import STYLE, STYLE_PATH, docs_page
 from headrace.controller.rest.openapi import Document, openapi_document
 from headrace.controller.rest.refusals import Handler
 
@@ -28,4 +28,7 @@ def description_handlers() -> dict[str, Handler]:
     async def show_page(_: Request) -> Response:
         return HTMLResponse(docs_page(_document()))
 
-    return {"/openapi.json": show_document, "/docs": show_page}
+    async def show_style(_: Request) -> Response:
+        return Response(STYLE, media_type="text/css")
+
+    return {"/openapi.json": show_document, "/docs": show_page, STYLE_PATH: show_style}

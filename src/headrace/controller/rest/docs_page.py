@@ -1,4 +1,4 @@
-"""The OpenAPI document as a page for people: plain HTML, which needs nothing else. Pure."""
+"""The OpenAPI document as a page for people: plain HTML and its style. Pure."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ from collections.abc import Iterator
 from html import escape
 from typing import Any, Final
 
-_STYLE: Final = """
+STYLE_PATH: Final = "/docs.css"
+
+STYLE: Final = """
 body{font:15px/1.5 system-ui,sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem}
 h2{margin-top:2rem;text-transform:capitalize}
 details{border:1px solid #8886;border-radius:4px;margin:.3rem 0;padding:.3rem .6rem}
@@ -29,7 +31,8 @@ def docs_page(document: dict[str, Any]) -> str:
             "<!doctype html>",
             '<html lang="en"><head><meta charset="utf-8">',
             '<meta name="viewport" content="width=device-width">',
-            f"<title>{escape(info['title'])} REST</title><style>{_STYLE}</style></head><body>",
+            f"<title>{escape(info['title'])} REST</title>",
+            f'<link rel="stylesheet" href="{STYLE_PATH}"></head><body>',
             f"<h1>{escape(info['title'])} {escape(info['version'])}: REST</h1>",
             f'<p>{escape(info["description"])} For programs: <a href="/openapi.json">openapi.json</a>.</p>',
             *_operations(document),

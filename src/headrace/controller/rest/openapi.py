@@ -12,6 +12,7 @@ from msgspec.json import schema_components
 
 from headrace.controller.rest.models import Refusal
 from headrace.controller.rest.operations import OPERATIONS, PARAMETERS, Operation
+from headrace.controller.rest.origin_rules import NAMELESS_PATHS
 from headrace.controller.rest.rules import RULES
 from headrace.security.permission import Permission
 
@@ -21,11 +22,13 @@ _NAMES: Final = re.compile(r"\{(\w+)\}")
 _REFUSALS: Final = {
     400: "What was sent is malformed or out of range.",
     401: "Credentials are missing or wrong.",
-    403: "The user lacks the permission.",
+    403: "The user lacks the permission; or a web page of another origin asks for a change.",
     404: "There is no such thing.",
     409: "It exists.",
     412: "Its state does not allow it.",
     413: "The body is larger than 1 MiB.",
+    415: "The body comes without the header Content-Type: application/json.",
+    421: "The name in the header Host is none of this server's.",
     500: "A mistake of the server, or what the operation says.",
     503: "The server starts, stops or is not ready: try again.",
 }
@@ -113,7 +116,9 @@ def _responses(path: str, operation: Operation, schemas: dict[int, Document], *,
     if operation.options or operation.body is not None:
         statuses.add(400)
     if operation.body is not None:
-        statuses.add(413)
+        statuses |= {413, 415}
+    if path not in NAMELESS_PATHS:
+        statuses.add(421)
     if has_need:
         statuses |= {401, 403}
     if "{" in path:

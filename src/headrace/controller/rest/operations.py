@@ -74,6 +74,7 @@ OPERATIONS: Final[Mapping[tuple[str, str], Operation]] = {
     ),
     ("GET", "/openapi.json"): Operation("openapi", "This document.", _JSON_OBJECT),
     ("GET", "/docs"): Operation("docs", "This document, for people.", str, content_type="text/html"),
+    ("GET", "/docs.css"): Operation("docsStyle", "How that page looks.", str, content_type="text/css"),
     ("GET", _SCOPES): Operation("listScopes", "List scopes.", m.ScopesList),
     ("POST", _SCOPES): Operation(
         "createScope", "Create a scope.", m.ScopeProperty, 201, m.CreateScopeRequest, refusals=(409,)

@@ -15,6 +15,7 @@ from starlette.responses import Response
 
 from headrace.controller.rest.answers import answer
 from headrace.controller.rest.models import Refusal
+from headrace.controller.rest.origin_rules import BodyNotJsonError, ForeignHostError
 from headrace.errors import (
     AccessDeniedError,
     HeadraceError,
@@ -59,6 +60,8 @@ _STATUS: Final[dict[type[HeadraceError], int]] = {
     UnauthenticatedError: _UNAUTHENTICATED,
     AccessDeniedError: 403,
     BodyTooLargeError: 413,
+    BodyNotJsonError: 415,
+    ForeignHostError: 421,
     InvalidArgumentError: 400,
     NoSuchScopeError: 404,
     NoSuchStreamError: 404,
@@ -83,6 +86,13 @@ def refusal(status: int, text: str, field: str = "") -> Response:
     return answer(Refusal(text, field), status, _HEADERS.get(status))
 
 
+def refusal_of(error: HeadraceError) -> Response:
+    """Return the answer for an error of ours."""
+    status = next((_STATUS[kind] for kind in type(error).__mro__ if kind in _STATUS), _FAILURE)
+    field = error.field if isinstance(error, InvalidFieldError) else ""
+    return refusal(status, str(error) or type(error).__name__, field)
+
+
 def guarded(handler: Handler) -> Handler:
     """Turn errors into refusals; what is not ours is logged and is a 500."""
 
@@ -90,11 +100,10 @@ def guarded(handler: Handler) -> Handler:
         try:
             return await handler(request)
         except HeadraceError as error:
-            status = next((_STATUS[kind] for kind in type(error).__mro__ if kind in _STATUS), _FAILURE)
-            if status == _FAILURE:
+            answer = refusal_of(error)
+            if answer.status_code == _FAILURE:
                 _log.warning("request failed", path=request.url.path, error=str(error))
-            field = error.field if isinstance(error, InvalidFieldError) else ""
-            return refusal(status, str(error) or type(error).__name__, field)
+            return answer
         except ClientDisconnect:
             return Response(status_code=400)  # to no one: the client left before it had sent its request
         except Exception as error:  # noqa: BLE001 - a bug of ours must not look like an answer

@@ -6,7 +6,7 @@ Everything is carried out by the same code as the gRPC calls. Source: protocol, 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Final
 
 from msgspec import UNSET
@@ -54,6 +54,8 @@ from headrace.controller.rest.models import (
 )
 from headrace.controller.rest.optimiser import PATH as OPTIMISER_PATH
 from headrace.controller.rest.optimiser import optimiser_handlers
+from headrace.controller.rest.origin_gate import OriginGate
+from headrace.controller.rest.origin_rules import OriginRules
 from headrace.controller.rest.refusals import Handler, InvalidFieldError, guarded, refusal, refuse_route
 from headrace.controller.rest.server_inside import ServerInside
 from headrace.controller.server import Controller
@@ -79,17 +81,22 @@ class RestRoutes:
         controller: Controller,
         inside: ServerInside | None = None,
         gatekeeper: Gatekeeper | None = None,
+        hosts: Iterable[str] = (),
     ) -> None:
-        """Answer every caller; with a ``gatekeeper`` those that the rules allow it."""
+        """Answer every caller; with a ``gatekeeper`` those that the rules allow it. ``hosts``: names under
+        which requests are answered, beside addresses and localhost.
+        """
         self._controller = controller
         self._inside = inside
         self._gatekeeper = gatekeeper
+        self._origins = OriginRules(hosts)
         self._context = controller.context
 
     def application(self) -> ASGIApp:
         """Return the application with all routes."""
         exceptions = {HTTPException: refuse_route}
-        return DropUnreadBodies(Starlette(routes=self.routes(), exception_handlers=exceptions))
+        routes = Starlette(routes=self.routes(), exception_handlers=exceptions)
+        return DropUnreadBodies(OriginGate(routes, self._origins))
 
     def routes(self) -> list[Route]:
         """Return all routes; a trailing slash is accepted everywhere."""

@@ -50,6 +50,7 @@ RULES: Final[Mapping[tuple[str, str], Rule]] = {
     ("GET", "/ping"): _nothing,
     ("GET", "/openapi.json"): _nothing,
     ("GET", "/docs"): _nothing,
+    ("GET", "/docs.css"): _nothing,
     ("GET", "/health"): _nothing,
     ("GET", "/ready"): _nothing,
     ("GET", "/live"): _nothing,

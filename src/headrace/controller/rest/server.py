@@ -11,7 +11,7 @@ import contextlib
 import errno
 import importlib
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from functools import partial
 from typing import Any, Final
 
@@ -37,11 +37,15 @@ class RestServer:
         inside: ServerInside | None = None,
         gatekeeper: Gatekeeper | None = None,
         tls: ContextSource | None = None,
+        hosts: Collection[str] = (),
     ) -> None:
-        """Make a listener that does nothing yet. With ``tls`` every connection is encrypted."""
+        """Make a listener that does nothing yet. With ``tls`` every connection is encrypted. ``hosts``: its
+        names, beside addresses and localhost.
+        """
         self._controller = controller
         self._inside = inside
         self._gatekeeper = gatekeeper
+        self._hosts = hosts
         self._tls = None if tls is None else TlsAcceptor(tls)
         self._host = host
         self._port = port
@@ -106,9 +110,10 @@ class RestServer:
         routes = await loop.run_in_executor(None, importlib.import_module, "headrace.controller.rest.routes")
         http = await loop.run_in_executor(None, importlib.import_module, "uvicorn.protocols.http.auto")
         config = uvicorn.Config(
-            routes.RestRoutes(self._controller, self._inside, self._gatekeeper).application(),
+            routes.RestRoutes(self._controller, self._inside, self._gatekeeper, self._hosts).application(),
             http=self._encrypted(http.AutoHTTPProtocol),
             lifespan="off",
+            ws="none",
             log_config=None,
             log_level="error",  # of what clients send it warns without naming them, as often as they send it
             access_log=False,

@@ -96,10 +96,8 @@ class TablesConfig:
         simulate=(50, 90),
         help="A log of which fewer bytes are live is compacted.",
     )
-    rollover_bytes: int = tunable(
+    rollover_bytes: int = internal(
         16 * MIB,
-        low=64 * KIB,
-        high=1 * GIB,
         simulate=(64 * KIB,),
         help="Size of a table's chunks if its creator names none: truncation frees whole chunks.",
     )

@@ -54,7 +54,7 @@ class Store:
 async def web(world):
     async with world.running() as controller:
         transport = httpx.ASGITransport(app=RestRoutes(controller, Store()).application())
-        async with httpx.AsyncClient(transport=transport, base_url="http://test") as client:
+        async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
             yield client
 
 

@@ -15,7 +15,7 @@ from headrace.controller.rest.routes import RestRoutes
 async def web(world):
     async with world.running() as controller:
         transport = httpx.ASGITransport(app=RestRoutes(controller).application())
-        async with httpx.AsyncClient(transport=transport, base_url="http://test") as client:
+        async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
             yield client
 
 
@@ -52,7 +52,10 @@ async def test_every_route_is_described(web):
         assert [each["name"] for each in verbs.get("parameters", ())] == re.findall(r"{(\w+)}", path)
     for (verb, path), operation in described.items():
         assert ("401" in operation["responses"]) == bool(need_of(verb, path)), path
-        assert ("requestBody" in operation) == ("413" in operation["responses"]), path
+        for status in ("413", "415"):
+            assert ("requestBody" in operation) == (status in operation["responses"]), path
+        assert (path in {"/ping", "/live", "/ready"}) == ("421" not in operation["responses"]), path
+        assert verb == "GET" or "403" in operation["responses"], path
 
 
 def test_needs_are_told_in_words():
@@ -92,11 +95,14 @@ class Page(HTMLParser):
             self.fetched.append(given)
 
 
-async def test_the_page_shows_every_operation_and_fetches_nothing(web):
+async def test_the_page_shows_every_operation_and_fetches_nothing_but_its_style(web):
     answer = await web.get("/docs")
     assert answer.headers["content-type"] == "text/html; charset=utf-8"
     page = Page(answer.text)
-    assert page.fetched == []
+    assert page.fetched == [{"rel": "stylesheet", "href": "/docs.css"}]
+    style = await web.get("/docs.css")
+    assert style.headers["content-type"] == "text/css; charset=utf-8"
+    assert "color-scheme" in style.text
     assert {link[1:] for link in page.links if link.startswith("#")} <= page.targets
     assert page.links - {link for link in page.links if link.startswith("#")} == {"/openapi.json"}
     for verb, path in rules.RULES:

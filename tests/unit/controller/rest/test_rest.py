@@ -34,6 +34,7 @@ ORDERS_ANSWER = {key: value for key, value in ORDERS.items() if key != "streamTa
     "scopeName": "demo",
     "tags": ["billing", "eu"],
 }
+JSON = {"content-type": "application/json"}
 FIXED = {"type": "FIXED_NUM_SEGMENTS", "minSegments": 1}
 
 
@@ -47,7 +48,7 @@ async def controller(world):
 async def web(controller):
     application = RestRoutes(controller).application()
     transport = httpx.ASGITransport(app=application)
-    async with httpx.AsyncClient(transport=transport, base_url="http://test/v1") as client:
+    async with httpx.AsyncClient(transport=transport, base_url="http://localhost/v1") as client:
         await client.post("/scopes", json={"scopeName": "demo"})
         yield client
 
@@ -59,7 +60,7 @@ async def make(web, name="audit", **members):
 
 
 async def test_ping_answers_nothing(web):
-    answer = await web.get("http://test/ping")
+    answer = await web.get("http://localhost/ping")
     assert (answer.status_code, answer.content) == (200, b"")
 
 
@@ -80,7 +81,7 @@ async def test_scopes_are_made_shown_listed_and_removed(web):
 
 @pytest.mark.parametrize("body", [b"", b"[]", b"{", b'{"scopeName": "_a"}', b'{"scopeName": 1}', b"{}"])
 async def test_a_scope_without_a_legal_name_is_refused(web, body):
-    assert (await web.post("/scopes", content=body)).status_code == 400
+    assert (await web.post("/scopes", content=body, headers=JSON)).status_code == 400
 
 
 async def test_a_stream_is_made_and_shown_as_documented(web):
@@ -304,10 +305,10 @@ async def test_a_stopped_controller_is_down(world):
     async with world.running() as controller:
         routes = RestRoutes(controller).application()
     transport = httpx.ASGITransport(app=routes)
-    async with httpx.AsyncClient(transport=transport, base_url="http://test/v1") as client:
+    async with httpx.AsyncClient(transport=transport, base_url="http://localhost/v1") as client:
         assert (await client.get("/health/readiness")).json() is False
         assert (await client.get("/health/status")).json() == "DOWN"
-        assert (await client.get("http://test/ping")).status_code == 200
+        assert (await client.get("http://localhost/ping")).status_code == 200
         answer = await client.post("/scopes", json={"scopeName": "late"})
         assert (answer.status_code, answer.headers["Retry-After"]) == (503, "1")
         assert "try again" in answer.json()["error"]
@@ -445,7 +446,7 @@ async def test_a_stopped_controller_is_down(world):
 async def test_a_refusal_says_what_is_wrong_and_where(web, verb, path, body, status, words, field):
     await make(web, "s")
     given = {"content": body} if isinstance(body, str | bytes) else {"json": body} if body is not None else {}
-    answer = await web.request(verb, path, **given)
+    answer = await web.request(verb, path, headers=JSON, **given)
     document = answer.json()
     assert answer.status_code == status, document
     assert words in document["error"]
@@ -463,7 +464,7 @@ async def test_a_maximum_that_no_message_can_hold_is_none(web, controller):
 
 
 async def test_a_body_beyond_the_bound_is_refused(web):
-    answer = await web.post("/scopes", content=b'{"scopeName": "' + b"x" * (1 << 20) + b'"}')
+    answer = await web.post("/scopes", content=b'{"scopeName": "' + b"x" * (1 << 20) + b'"}', headers=JSON)
     assert (answer.status_code, answer.json()) == (
         413,
         {"error": "the body of a request has at most 1048576 bytes"},
@@ -493,6 +494,7 @@ async def talk(port, *pieces):
 
 
 TEN_MEGABYTES = 10 << 20
+BEGIN = "Host: localhost\r\nContent-Type: application/json\r\n"
 
 
 @pytest.mark.slow
@@ -506,7 +508,7 @@ TEN_MEGABYTES = 10 << 20
     ],
 )
 async def test_a_client_that_sends_too_much_reads_why_it_is_refused(controller, target, status):
-    head = f"{target} HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: {TEN_MEGABYTES}\r\n\r\n"
+    head = f"{target} HTTP/1.1\r\n{BEGIN}Connection: close\r\nContent-Length: {TEN_MEGABYTES}\r\n\r\n"
     async with listening(controller) as port:
         answer = await talk(port, head.encode(), *[bytes(1 << 20)] * 10)
     assert answer.startswith(f"HTTP/1.1 {status} ".encode())
@@ -515,7 +517,7 @@ async def test_a_client_that_sends_too_much_reads_why_it_is_refused(controller, 
 
 async def test_a_client_that_waits_for_permission_is_refused_before_it_sends(controller):
     head = (
-        f"POST /v1/nothing HTTP/1.1\r\nHost: x\r\nConnection: close\r\nExpect: 100-continue\r\n"
+        f"POST /v1/nothing HTTP/1.1\r\n{BEGIN}Connection: close\r\nExpect: 100-continue\r\n"
         f"Content-Length: {TEN_MEGABYTES}\r\n\r\n"
     )
     async with listening(controller) as port:
@@ -525,7 +527,7 @@ async def test_a_client_that_waits_for_permission_is_refused_before_it_sends(con
 
 @pytest.mark.parametrize("target", ["POST /v1/scopes", "PUT /v1/scopes/a/streams/b", "POST /v1/nothing"])
 async def test_a_client_that_leaves_within_its_body_leaves_no_trace(controller, target, caplog):
-    head = f"{target} HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{{"
+    head = f"{target} HTTP/1.1\r\n{BEGIN}Content-Length: 100\r\n\r\n{{"
     async with listening(controller) as port:
         for _ in range(5):
             _, writer = await asyncio.open_connection("127.0.0.1", port)

@@ -29,7 +29,7 @@ SCOPE, STREAM, GROUP = "prn::/scope:s", "prn::/scope:s/stream:t", "prn::/scope:s
 
 TABLE_OF_THE_PROTOCOL = {
     (None, None): """GET /ping     GET /health     GET /ready     GET /live
-        GET /docs     GET /openapi.json
+        GET /docs     GET /docs.css     GET /openapi.json
         GET /v1/health                GET /v1/health/{part}
         GET /v1/health/readiness      GET /v1/health/readiness/{part}
         GET /v1/health/liveness       GET /v1/health/liveness/{part}
@@ -65,7 +65,7 @@ def operations_of(controller):
 
 def client_of(controller, users):
     transport = httpx.ASGITransport(app=RestRoutes(controller, None, users).application())
-    return httpx.AsyncClient(transport=transport, base_url="http://test")
+    return httpx.AsyncClient(transport=transport, base_url="http://localhost")
 
 
 async def send(web, verb, path, *headers):

@@ -51,7 +51,7 @@ async def controller(world):
 
 def client_of(controller, inside=None):
     transport = httpx.ASGITransport(app=RestRoutes(controller, inside).application())
-    return httpx.AsyncClient(transport=transport, base_url="http://test/v1")
+    return httpx.AsyncClient(transport=transport, base_url="http://localhost/v1")
 
 
 async def test_every_field_of_a_statistics_class_is_shown_by_itself(controller):
@@ -103,7 +103,7 @@ async def test_a_process_with_an_offline_container_is_up_and_alive_but_not_ready
 async def test_the_status_of_a_probe_tells(world):
     store = SegmentStoreBeside()
     async with world.running() as controller, client_of(controller, store) as web:
-        web.base_url = "http://test"
+        web.base_url = "http://localhost"
         ready = await web.get("/ready")
         assert ready.status_code == 503
         assert ready.json()["details"]["notReady"].startswith("container-1, ")
@@ -112,7 +112,9 @@ async def test_the_status_of_a_probe_tells(world):
         assert (await web.get("/ready")).status_code == (await web.head("/ready")).status_code == 200
         assert (await web.get("/ready")).json() == (await web.get("/v1/health")).json()
     async with client_of(controller, store) as web:
-        probes = [(await web.get(f"http://test/{path}")).status_code for path in ("live", "ready", "health")]
+        probes = [
+            (await web.get(f"http://localhost/{path}")).status_code for path in ("live", "ready", "health")
+        ]
         assert probes == [503, 503, 200]
 
 

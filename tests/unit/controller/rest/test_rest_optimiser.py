@@ -30,7 +30,7 @@ async def controller(world):
 
 def client_of(controller, inside=None):
     transport = httpx.ASGITransport(app=RestRoutes(controller, inside).application())
-    return httpx.AsyncClient(transport=transport, base_url="http://test/v1")
+    return httpx.AsyncClient(transport=transport, base_url="http://localhost/v1")
 
 
 async def test_the_optimisers_are_shown_paused_and_resumed(controller):
