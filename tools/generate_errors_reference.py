@@ -37,6 +37,9 @@ A controller of Headrace says with each refusal which error it was, and why, in 
 What codes and statuses mean by themselves is for other controllers of the protocol, and for clients that know
 nothing of it. A call that reached no controller in any attempt is `UnreachableError`: nothing was sent. If an
 earlier attempt was sent and not answered, its outcome is unknown.
+
+An error leaves the Python client as a copy with one frame of ours, and has the original as `inner`; with
+`HEADRACE_DEBUG=1` the original leaves.
 """
 
 _CLASSES = """

@@ -24,6 +24,9 @@ from typing import Final
 class HeadraceError(Exception):
     """Root of every error this package raises on purpose."""
 
+    inner: BaseException | None = None
+    """The same error with every frame and cause, if it left the client: see ``client/public_calls.py``."""
+
 
 # ------------------------------------------------------------------------------------------ families
 

@@ -16,6 +16,7 @@ from headrace.client.control.transactions import (
     TransactionTag,
 )
 from headrace.client.credentials import Credentials
+from headrace.client.public_calls import make_public
 from headrace.client.reader.byte_reader import ByteReader
 from headrace.client.reader.event_batch import Event, EventBatch
 from headrace.client.reader.event_framing import events_to_arrow
@@ -88,3 +89,8 @@ __all__ = [
     "VersionedKey",
     "KeyValueTableConfiguration",
 ]
+
+make_public(Client, Stream, EventReader, SegmentRangeReader, TimeWindows, TxnWriter, KeyValueTable)
+make_public(ByteReader, ByteWriter)
+make_public(EventWriter, Transaction, but=("write", "drain"))
+make_public(ClientConfig, ReaderConfig, WriterConfig, also=("__init__",))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 
+from headrace.client.public_calls import original_of
 from headrace.errors import HeadraceError
 from headrace.runtime import logs
 
@@ -23,7 +24,7 @@ def beside(error: BaseException | None) -> Iterator[None]:
     except HeadraceError as loss:
         if error is None:
             raise
-        if loss is error:
+        if original_of(loss) is original_of(error):
             return
         error.add_note(f"and when the block was left: {type(loss).__name__}: {loss}")
         if not isinstance(error, Exception):

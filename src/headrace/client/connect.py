@@ -12,11 +12,13 @@ from headrace.client.config import ClientConfig, default_uri
 from headrace.client.face.byte_streams import ByteStreamFace
 from headrace.client.face.tables import TableFace
 from headrace.client.face.transactions import TransactionFace
+from headrace.client.public_calls import public_call
 from headrace.client.scoped_name import named
 from headrace.client.stream import Stream, StreamClient
 from headrace.runtime.entropy import Entropy, SystemEntropy
 
 
+@public_call
 def connect(
     uri: str | None = None, config: ClientConfig | None = None, *, entropy: Entropy | None = None
 ) -> Client:

@@ -8,6 +8,8 @@ URI_VARIABLE: Final = "HEADRACE_URI"
 USER_VARIABLE: Final = "HEADRACE_USER"
 PASSWORD_VARIABLE: Final = "HEADRACE_PASSWORD"  # noqa: S105 - the name of a variable
 TLS_CA_VARIABLE: Final = "HEADRACE_TLS_CA"
+DEBUG_VARIABLE: Final = "HEADRACE_DEBUG"
+"""Whether errors keep the frames of the client."""
 
 CREDENTIAL_VARIABLES: Final = (
     USER_VARIABLE,
@@ -19,5 +21,7 @@ CREDENTIAL_VARIABLES: Final = (
 )
 """Where credentials come from: ours, then those of other clients of the protocol."""
 
-CLIENT_VARIABLES: Final = frozenset({URI_VARIABLE, USER_VARIABLE, PASSWORD_VARIABLE, TLS_CA_VARIABLE})
+CLIENT_VARIABLES: Final = frozenset(
+    {URI_VARIABLE, USER_VARIABLE, PASSWORD_VARIABLE, TLS_CA_VARIABLE, DEBUG_VARIABLE}
+)
 """They start like the settings of servers and are none."""

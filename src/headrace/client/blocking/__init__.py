@@ -58,6 +58,7 @@ from headrace.client.blocking.stream import Stream
 from headrace.client.blocking.tables import KeyValueTable
 from headrace.client.blocking.transactions import Transaction, TxnWriter
 from headrace.client.blocking.writers import Writer
+from headrace.client.public_calls import make_public
 
 # The names they had before they had the ones of the front door.
 BlockingAck = Ack
@@ -134,3 +135,7 @@ __all__ = [
     "connect",
     "events_to_arrow",
 ]
+
+make_public(Client, Stream, EventReader, SegmentRangeReader, TimeWindows, TxnWriter, KeyValueTable, Ack)
+make_public(ByteReader, ByteWriter)
+make_public(EventWriter, Transaction, but=("write",))

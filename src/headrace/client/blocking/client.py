@@ -11,9 +11,11 @@ from headrace.client.blocking.waits import iterates, makes, opens, waits
 from headrace.client.config import ClientConfig, ControllerAddress, default_uri
 from headrace.client.connect import Client as LoopClient
 from headrace.client.connections.tls import tls_context
+from headrace.client.public_calls import public_call
 from headrace.client.scoped_name import named
 
 
+@public_call
 def connect(uri: str | None = None, config: ClientConfig | None = None) -> Client:
     """Return a client of the controllers at ``uri``. Nothing is sent before the first call.
 

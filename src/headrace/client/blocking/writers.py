@@ -15,6 +15,7 @@ from headrace.client.blocking.acks import Ack
 from headrace.client.blocking.given_batch import own_batch, own_list
 from headrace.client.blocking.loop_thread import LoopThread
 from headrace.client.description import described, writer_state
+from headrace.client.public_calls import outward
 from headrace.client.vectors import is_arrow
 from headrace.client.writer import ack as on_loop
 from headrace.client.writer.event_frames import event_header, own_event
@@ -94,34 +95,38 @@ class Writer:
             InvalidArgumentError: the event is none, empty or larger than 8 MiB, or the key no string.
             HeadraceError: why the writer failed earlier.
         """
-        if type(event) is not self._plain:
-            event = self._encode(event)
-        if routing_key is not None and type(routing_key) is not str:
-            check_key(routing_key)
-        size = len(event)
-        if not 0 < size <= EVENT_BYTES_MAX:
-            event_header(size)  # raises
-        size += EVENT_HEADER_BYTES
-        with self._lock:
-            writer = self._writer
-            if self._unacknowledged_bytes >= writer.window_bytes or self._error is not None or writer.stopped:
-                self._wait_for_window()
-            self._unacknowledged_bytes += size
-            batch = self._open
-            if batch is not None and batch.size_bytes + size <= MANY_BYTES_MAX:
+        try:
+            if type(event) is not self._plain:
+                event = self._encode(event)
+            if routing_key is not None and type(routing_key) is not str:
+                check_key(routing_key)
+            size = len(event)
+            if not 0 < size <= EVENT_BYTES_MAX:
+                event_header(size)  # raises
+            size += EVENT_HEADER_BYTES
+            with self._lock:
+                writer, full = self._writer, self._unacknowledged_bytes >= self._writer.window_bytes
+                if full or self._error is not None or writer.stopped:
+                    self._wait_for_window()
+                self._unacknowledged_bytes += size
+                batch = self._open
+                if batch is not None and batch.size_bytes + size <= MANY_BYTES_MAX:
+                    batch.events.append(event)
+                    batch.keys.append(routing_key)
+                    batch.size_bytes += size
+                    return batch
+                batch = self._open = Ack(self._condition)
                 batch.events.append(event)
                 batch.keys.append(routing_key)
-                batch.size_bytes += size
-                return batch
-            batch = self._open = Ack(self._condition)
-            batch.events.append(event)
-            batch.keys.append(routing_key)
-            batch.size_bytes = size
-            self._queue.append((batch, None))
-            is_first = len(self._queue) == 1
-        if is_first:
-            self._wake_loop()
-        return batch
+                batch.size_bytes = size
+                self._queue.append((batch, None))
+                is_first = len(self._queue) == 1
+            if is_first:
+                self._wake_loop()
+            return batch
+        except HeadraceError as error:  # here, for a call around this one would cost each event a tenth
+            failure = outward(error)
+        raise failure
 
     def write_many(self, events: Any, routing_keys: Any = None) -> Ack:
         """Take many events without an object per event; see :meth:`EventWriter.write_many`.
