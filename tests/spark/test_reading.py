@@ -116,8 +116,11 @@ def test_a_wrong_option_is_named(streams, options, sentence):
 
 
 def test_a_missing_stream_or_name_is_named(streams):
-    with pytest.raises(Exception, match="headrace stream create spark/"):
+    with pytest.raises(Exception, match="headrace stream create spark/") as refused:
         streams.batch("missing").load()
+    first, *others = str(refused.value).splitlines()
+    assert "headrace stream create spark/" in first
+    assert not [line for line in others if line.startswith("  File ")]
     with pytest.raises(Exception, match="headrace stream create spark/"):
         streams.stream("missing").load()
     with pytest.raises(Exception, match="option stream is required"):

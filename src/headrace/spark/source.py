@@ -24,6 +24,7 @@ from headrace.errors import InvalidArgumentError, UnsupportedError
 from headrace.runtime.extras import require
 from headrace.spark.option_names import Door
 from headrace.spark.options import COLUMNS, METADATA_SCHEMAS, SourceOptions, parse_sink, parse_source
+from headrace.spark.worker_errors import sentence_first
 
 _log: Final = logging.getLogger(__name__)
 
@@ -31,6 +32,7 @@ _log: Final = logging.getLogger(__name__)
 class HeadraceDataSource(DataSource):
     """A stream as a table: one row per event."""
 
+    @sentence_first
     def __init__(self, options: dict[str, str]) -> None:
         super().__init__(options)
         self.check_requirements()  # Spark imports it next, in a worker that would only crash
@@ -44,6 +46,7 @@ class HeadraceDataSource(DataSource):
     def name(cls) -> str:
         return "headrace"
 
+    @sentence_first
     def schema(self) -> str:
         """Return the columns of a read. What cannot be read is refused here, when the frame is defined.
 
@@ -63,6 +66,7 @@ class HeadraceDataSource(DataSource):
             return METADATA_SCHEMAS[options.metadata]
         return ", ".join(f"{name} {COLUMNS[name]}" for name in options.columns)
 
+    @sentence_first
     def reader(self, schema: StructType) -> DataSourceReader:
         options = parse_source(self.options, streaming=False)
         _report(options.without_meaning, Door.BATCH_READ)
@@ -75,6 +79,7 @@ class HeadraceDataSource(DataSource):
 
         return HeadraceReader(_with_columns(options, schema))
 
+    @sentence_first
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
         from headrace.spark.stream import HeadraceStreamReader
 
@@ -82,6 +87,7 @@ class HeadraceDataSource(DataSource):
         _report(options.without_meaning, Door.STREAM_READ)
         return HeadraceStreamReader(_with_columns(options, schema))
 
+    @sentence_first
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
         from headrace.spark.sink import make_writer
 
@@ -89,6 +95,7 @@ class HeadraceDataSource(DataSource):
         _report(options.without_meaning, Door.BATCH_WRITE)
         return make_writer(options, schema, overwrite=overwrite)
 
+    @sentence_first
     def streamWriter(  # noqa: N802 - Spark's name
         self,
         schema: StructType,
