@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import sys
 from contextlib import suppress
 from types import TracebackType
 from typing import Any
@@ -101,6 +102,8 @@ class ByteReader(io.RawIOBase):
         super().__init__()
         self._reader = reader
         self._thread = thread
+        self._offset = reader.tell()
+        """Moves on when bytes are handed out, not when they arrive: an interrupt loses none."""
 
     def __repr__(self) -> str:
         return waiting(repr(self._reader))
@@ -114,20 +117,33 @@ class ByteReader(io.RawIOBase):
     def readinto(self, buffer: Any) -> int:
         """Fill a part of ``buffer``; 0 means that the byte stream has ended."""
         view = memoryview(buffer).cast("B")
-        data = self._thread.run(self._reader.read(len(view)))
-        view[: len(data)] = data
-        return len(data)
+        data = self._look(len(view), 1)
+        size = len(data)
+        view[:size] = data
+        self._offset += size
+        return size
+
+    def readall(self) -> bytes:
+        """Return everything up to the end of the byte stream, waiting for its seal."""
+        data = self._look(sys.maxsize, sys.maxsize)
+        end = self._offset + len(data)
+        self._offset = end
+        return data
+
+    def _look(self, size: int, least: int) -> bytes:
+        return self._thread.run(self._reader.look(self._offset, size, least))
 
     def tell(self) -> int:
-        return self._reader.tell()
+        return self._offset
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
         """Move to an offset from the start, from here, or from the present end; return where that is."""
         if whence == io.SEEK_CUR:
-            offset += self._reader.tell()
+            offset += self._offset
         elif whence == io.SEEK_END:
             offset += self._thread.run(self._reader.tail_offset())
         self._thread.run(self._reader.seek(offset))
+        self._offset = offset
         return offset
 
     def head_offset(self) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import threading
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from typing import Any, Final, TypeVar
 
@@ -118,25 +118,12 @@ class LoopThread:
                     return
         raise ClosedError("the client is closed")
 
-    def iterate(self, items: AsyncIterator[T]) -> Iterator[T]:
-        """Yield what an asynchronous iterator yields."""
-        while True:
-            try:
-                item = self.run(_next(items))
-            except StopAsyncIteration:
-                return
-            yield item
-
     def stop(self) -> None:
         """Stop the loop and wait for the thread. Idempotent."""
         if self._thread.is_alive():
             with suppress(ClosedError):  # it is ending
                 self.call_soon(self.loop.stop)
             self._thread.join()
-
-
-async def _next(items: AsyncIterator[T]) -> T:
-    return await anext(items)
 
 
 async def _end_tasks() -> None:

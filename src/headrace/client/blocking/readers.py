@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from types import TracebackType
 from typing import Self
 
+from headrace.client.blocking.loop_iterator import LoopIterator
 from headrace.client.blocking.loop_thread import LoopThread
 from headrace.client.description import waiting
 from headrace.client.reader import event_reader, segment_range
@@ -69,30 +70,36 @@ class EventReader:
 
 
 class SegmentRangeReader:
-    """The bytes ``[start, end)`` of a segment. One consumer at a time."""
+    """The bytes ``[start, end)`` of a segment. One consumer at a time.
+
+    A caller that stops, or whose wait ends by Ctrl-C, goes on behind the last block, or batch, that was
+    handed out. It is read as bytes or as events, as it was begun.
+    """
 
     def __init__(self, part: segment_range.SegmentRangeReader, thread: LoopThread) -> None:
         self._part = part
         self._thread = thread
+        self._blocks = LoopIterator(thread, part.blocks())
+        self._batches = LoopIterator(thread, part.batches())
 
     def __repr__(self) -> str:
         return waiting(repr(self._part))
 
     def blocks(self) -> Iterator[memoryview]:
-        """Yield the bytes in large pieces; each piece belongs to the caller."""
-        return self._thread.iterate(self._part.blocks())
+        """Iterate over the bytes in large pieces; each piece belongs to the caller."""
+        return self._blocks
 
     def batches(self) -> Iterator[EventBatch]:
-        """Yield whole events; the range has to begin where one starts and end where one ends."""
-        items: AsyncIterator[EventBatch] = self._part.batches()
-        return self._thread.iterate(items)
+        """Iterate over whole events; the range has to begin where one starts and end where one ends."""
+        return self._batches
 
     def read_all(self) -> bytes:
-        """Return all bytes at once."""
-        return self._thread.run(self._part.read_all())
+        """Return all bytes that are left at once."""
+        self._thread.run(self._part.hold_all())
+        return self._part.take_all()
 
     def __iter__(self) -> Iterator[memoryview]:
-        return self.blocks()
+        return self._blocks
 
     def close(self) -> None:
         """Stop reading. Idempotent."""

@@ -8,12 +8,13 @@ from collections.abc import (
     Iterator,
     Mapping,
     MutableMapping,
-    Sequence,
     ValuesView,
 )
+from operator import attrgetter
 from types import TracebackType
 from typing import Any, Final, Self
 
+from headrace.client.blocking.loop_iterator import LoopIterator, PageIterator
 from headrace.client.blocking.loop_thread import LoopThread
 from headrace.client.description import waiting
 from headrace.client.tables import key_value_table
@@ -24,6 +25,9 @@ from headrace.errors import TableKeyMissingError, TableKeyVersionError
 from headrace.model.key_value_table import KeyValueTableConfiguration
 
 _NOTHING: Final = object()
+_KEY_OF: Final = attrgetter("key")
+_VALUE_OF: Final = attrgetter("value")
+_PAIR_OF: Final = attrgetter("key", "value")
 
 
 class KeyValueTable(MutableMapping[Key, bytes]):
@@ -76,9 +80,8 @@ class KeyValueTable(MutableMapping[Key, bytes]):
         return self._thread.run(self._table.count())
 
     def __iter__(self) -> Iterator[Key]:
-        """Yield keys in their order."""
-        for each in self.scan_keys():
-            yield each.key
+        """Iterate over keys in their order."""
+        return map(_KEY_OF, self.scan_keys())  # a generator would end with the first interrupt
 
     def items(self) -> ItemsView[Key, bytes]:
         """Return a view of keys with their values, in the order of keys."""
@@ -126,7 +129,7 @@ class KeyValueTable(MutableMapping[Key, bytes]):
 
     def clear(self) -> None:
         """Remove every key that exists now, many at a time; not as one."""
-        for page in self._thread.iterate(self._table.scan_key_pages()):
+        for page in LoopIterator(self._thread, self._table.scan_key_pages()):
             self.remove_all(each.key for each in page)
 
     # ------------------------------------------------------------------------------ with versions
@@ -177,9 +180,9 @@ class KeyValueTable(MutableMapping[Key, bytes]):
         last: bytes | None = None,
         prefix: bytes | None = None,
     ) -> Iterator[VersionedEntry]:
-        """Yield the entries of a range in the order of their keys; see :meth:`KeyValueTable.scan`."""
-        return _flat(
-            self._thread.iterate(self._table.scan_pages(primary, first=first, last=last, prefix=prefix))
+        """Iterate over the entries of a range in the order of their keys; see :meth:`KeyValueTable.scan`."""
+        return PageIterator(
+            self._thread, self._table.scan_pages(primary, first=first, last=last, prefix=prefix)
         )
 
     def scan_keys(
@@ -190,9 +193,9 @@ class KeyValueTable(MutableMapping[Key, bytes]):
         last: bytes | None = None,
         prefix: bytes | None = None,
     ) -> Iterator[VersionedKey]:
-        """Yield the keys of a range with their versions; arguments as of :meth:`KeyValueTable.scan`."""
-        return _flat(
-            self._thread.iterate(self._table.scan_key_pages(primary, first=first, last=last, prefix=prefix))
+        """Iterate over the keys of a range and their versions; arguments as of :meth:`KeyValueTable.scan`."""
+        return PageIterator(
+            self._thread, self._table.scan_key_pages(primary, first=first, last=last, prefix=prefix)
         )
 
     # ------------------------------------------------------------------------------ life
@@ -213,21 +216,14 @@ class _Items(ItemsView[Key, bytes]):
     _mapping: KeyValueTable
 
     def __iter__(self) -> Iterator[tuple[Key, bytes]]:
-        for key, value, _ in self._mapping.scan():
-            yield key, value
+        return map(_PAIR_OF, self._mapping.scan())
 
 
 class _Values(ValuesView[bytes]):
     _mapping: KeyValueTable
 
     def __iter__(self) -> Iterator[bytes]:
-        for entry in self._mapping.scan():
-            yield entry.value
+        return map(_VALUE_OF, self._mapping.scan())
 
     def __contains__(self, value: object) -> bool:
         return any(value == each for each in self)
-
-
-def _flat(pages: Iterator[Sequence[Any]]) -> Iterator[Any]:
-    for page in pages:
-        yield from page

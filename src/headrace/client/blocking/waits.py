@@ -11,6 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, overload
 
+from headrace.client.blocking.loop_iterator import LoopIterator
 from headrace.client.blocking.loop_thread import LoopThread
 from headrace.client.opening import Closable, Opening
 from headrace.client.scoped_name import Named
@@ -94,7 +95,7 @@ def iterates(method: Any) -> Any:
 
     def call(self: OnLoop[Any], *args: Any, **kwargs: Any) -> Any:
         thread, twin = self._start()
-        return thread.iterate(method(twin, *args, **kwargs))
+        return LoopIterator(thread, method(twin, *args, **kwargs))
 
     return _like(method, call, method.__annotations__["return"].removeprefix("Async"))
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 
 from headrace.client.control.controller import Controller
+from headrace.client.iterators import Each, Items
 from headrace.client.writer.segment_map import SegmentRange
 from headrace.errors import KeyValueTableExistsError, NoSuchKeyValueTableError, NoSuchStreamError
 from headrace.model.key_value_table import KeyValueTableConfiguration
@@ -49,17 +50,20 @@ class KeyValueTables:
             raise NoSuchKeyValueTableError(f"key-value table {scope}/{table} does not exist") from error
         return [SegmentRange(*convert.segment_range_from_message(each)) for each in reply.segmentRanges]
 
-    async def list(self, scope: str) -> AsyncIterator[str]:
-        """Yield the tables of a scope, page by page. Raises NoSuchScopeError."""
+    def list(self, scope: str) -> AsyncIterator[str]:
+        """Iterate over the tables of a scope, page by page. Raises NoSuchScopeError."""
         token = pb.ContinuationToken()
-        while True:
+
+        async def next_page() -> Sequence[str] | None:
+            nonlocal token
             request = pb.KVTablesInScopeRequest(scope=pb.ScopeInfo(scope=scope), continuationToken=token)
             reply = await self._controller.call("listKeyValueTablesInScope", request)
             if not reply.kvtables:
-                return
-            for each in reply.kvtables:
-                yield each.kvtName
+                return None
             token = reply.continuationToken
+            return [each.kvtName for each in reply.kvtables]
+
+        return Items(Each(next_page))
 
     async def delete(self, scope: str, table: str) -> bool:
         """Remove a table with all its entries; False if there is none."""

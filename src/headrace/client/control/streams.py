@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from headrace.client.control.controller import Controller
+from headrace.client.iterators import Each, Items
 from headrace.errors import (
     NoSuchScopeError,
     NoSuchStreamError,
@@ -76,17 +77,19 @@ class Streams:
         reply = await self._controller.call("checkScopeExists", pb.ScopeInfo(scope=scope))
         return bool(reply.exists)
 
-    async def list_scopes(self) -> AsyncIterator[str]:
-        """Yield every scope, page by page, ``_system`` included."""
-        token = ""
-        while True:
-            request = pb.ScopesRequest(continuationToken=pb.ContinuationToken(token=token))
-            reply = await self._controller.call("listScopes", request)
+    def list_scopes(self) -> AsyncIterator[str]:
+        """Iterate over every scope, page by page, ``_system`` included."""
+        token = pb.ContinuationToken()
+
+        async def next_page() -> Sequence[str] | None:
+            nonlocal token
+            reply = await self._controller.call("listScopes", pb.ScopesRequest(continuationToken=token))
             if not reply.scopes:
-                return
-            for scope in reply.scopes:
-                yield scope
-            token = reply.continuationToken.token
+                return None
+            token = reply.continuationToken
+            return list(reply.scopes)
+
+        return Items(Each(next_page))
 
     # ------------------------------------------------------------------------------ streams
 
@@ -175,10 +178,10 @@ class Streams:
         reply = await self._controller.call("getStreamConfiguration", convert.stream_info(scope, stream))
         return convert.stream_config_from_answer(reply)
 
-    async def list_streams(
+    def list_streams(
         self, scope: str, *, tag: str | None = None, internal: bool = False
     ) -> AsyncIterator[str]:
-        """Yield the streams of a scope, page by page.
+        """Iterate over the streams of a scope, page by page.
 
         Args:
             scope: where to look.
@@ -189,7 +192,9 @@ class Streams:
             NoSuchScopeError: the scope does not exist.
         """
         info, token = pb.ScopeInfo(scope=scope), pb.ContinuationToken()
-        while True:
+
+        async def next_page() -> Sequence[str] | None:
+            nonlocal token
             if tag is None:
                 request = pb.StreamsInScopeRequest(scope=info, continuationToken=token)
                 reply = await self._controller.call("listStreamsInScope", request)
@@ -197,11 +202,12 @@ class Streams:
                 tagged = pb.StreamsInScopeWithTagRequest(scope=info, tag=tag, continuationToken=token)
                 reply = await self._controller.call("listStreamsInScopeForTag", tagged)
             if not reply.streams:
-                return
-            for each in reply.streams:
-                if internal or not each.stream.startswith("_"):
-                    yield each.stream
+                return None
             token = reply.continuationToken
+            names = [each.stream for each in reply.streams]
+            return [name for name in names if internal or not name.startswith("_")]
+
+        return Items(Each(next_page))
 
     async def scale_stream(
         self,

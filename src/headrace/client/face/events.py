@@ -9,6 +9,7 @@ from typing import Any
 from headrace.client.config import ReaderConfig, WriterConfig
 from headrace.client.control.writer_times import WriterTimes
 from headrace.client.face.core import ClientCore
+from headrace.client.iterators import Each
 from headrace.client.opening import Opening
 from headrace.client.reader.cuts import Edge, last_of
 from headrace.client.reader.event_batch import Event
@@ -208,15 +209,14 @@ class EventFace(ClientCore):
         return count
 
     @named
-    async def watermarks(self, scope: str, stream: str) -> AsyncIterator[Watermark]:
-        """Yield the watermarks of a stream that are retained, oldest first, up to the present end.
+    def watermarks(self, scope: str, stream: str) -> AsyncIterator[Watermark]:
+        """Iterate over the watermarks of a stream that are retained, oldest first, up to the present end.
 
         Raises:
             NoSuchStreamError: there is no such stream, or it has no watermarks.
         """
         marks = MarkReader(scope, stream, self._services, self._calls, self.config.reader)
-        async for watermark in marks.read():
-            yield watermark
+        return Each(marks.next)
 
     @named
     def time_windows(self, scope: str, stream: str) -> TimeWindows:

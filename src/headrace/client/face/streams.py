@@ -35,7 +35,7 @@ class StreamFace(ClientCore):
         return await self._streams.scope_exists(scope)
 
     def list_scopes(self) -> AsyncIterator[str]:
-        """Yield every scope, ``_system`` included."""
+        """Iterate over every scope, ``_system`` included."""
         return self._streams.list_scopes()
 
     @named
@@ -133,7 +133,7 @@ class StreamFace(ClientCore):
     def list_streams(
         self, scope: str, *, tag: str | None = None, internal: bool = False
     ) -> AsyncIterator[str]:
-        """Yield the streams of a scope, with ``tag`` if given; ``internal`` ones only if asked for."""
+        """Iterate over the streams of a scope, with ``tag`` if given; ``internal`` ones only if asked for."""
         return self._streams.list_streams(scope, tag=tag, internal=internal)
 
     @named

@@ -55,7 +55,7 @@ class TableFace(ClientCore):
         return await self._tables.configuration(scope, table)
 
     def list_key_value_tables(self, scope: str) -> AsyncIterator[str]:
-        """Yield the key-value tables of a scope. Raises NoSuchScopeError."""
+        """Iterate over the key-value tables of a scope. Raises NoSuchScopeError."""
         return self._tables.list(scope)
 
     async def delete_key_value_table(self, scope: str, table: str | None = None) -> bool:

@@ -33,7 +33,9 @@ class ByteReader:
         self._config = config
         self._offset = offset
         self._source = self._open(offset)
-        self._rest = memoryview(b"")
+        self._held: list[memoryview] = []
+        """What came and was not handed out."""
+        self._held_bytes = 0
 
     def _open(self, offset: int) -> SegmentRangeReader:
         return SegmentRangeReader(self.address, offset, None, self._services, self._config)
@@ -49,38 +51,68 @@ class ByteReader:
     async def read(self, size: int) -> bytes:
         """Return 1 to ``size`` bytes, waiting for the first; none at the end of a sealed segment.
 
+        Cancelling it, or another call of the reader, loses nothing: :meth:`tell` says where it goes on.
+
         Raises:
             SegmentTruncatedError: the next bytes were truncated; seek to its ``start_offset``.
         """
-        if size < 1:
-            raise InvalidArgumentError(f"{size} bytes cannot be read")
-        if not self._rest:
-            block = await self._source.next_block()
-            if block is None:
-                return b""
-            self._rest = block.data
-        piece = bytes(self._rest[:size])
-        self._rest = self._rest[size:]
-        self._offset += len(piece)
-        return piece
+        data = await self.look(self._offset, size, 1)
+        self._pass(self._offset + len(data))
+        return data
 
     async def read_exactly(self, size: int) -> bytes:
-        """Return ``size`` bytes, fewer only at the end of a sealed segment."""
-        pieces = []
-        missing = size
-        while missing and (piece := await self.read(missing)):
-            pieces.append(piece)
-            missing -= len(piece)
-        return b"".join(pieces)
+        """Return ``size`` bytes, fewer only at the end of a sealed segment.
+
+        Raises:
+            SegmentTruncatedError: some of them were truncated; :meth:`read` returns those in front of it.
+        """
+        if size == 0:
+            return b""
+        data = await self.look(self._offset, size, size)
+        self._pass(self._offset + len(data))
+        return data
+
+    async def look(self, offset: int, size: int, least: int) -> bytes:
+        """Return up to ``size`` bytes at ``offset``, waiting for ``least``, without handing them out.
+
+        What lies in front of ``offset`` is needed no more. It may be cancelled, also after it is done.
+        """
+        if size < 1:
+            raise InvalidArgumentError(f"{size} bytes cannot be read")
+        self._pass(offset)
+        while self._held_bytes < least and (block := await self._source.next_block()) is not None:
+            self._held.append(block.data)
+            self._held_bytes += len(block)
+        if len(self._held) > 1 and len(self._held[0]) < size:
+            self._held = [memoryview(b"".join(self._held))]
+        return bytes(self._held[0][:size]) if self._held else b""
+
+    def _pass(self, offset: int) -> None:
+        """Go on at ``offset``, with what is held of it."""
+        distance = offset - self._offset
+        self._offset = offset
+        if not 0 <= distance <= self._held_bytes:
+            self._reopen(offset)
+            return
+        self._held_bytes -= distance
+        while distance:
+            first = self._held[0]
+            if distance < len(first):
+                self._held[0] = first[distance:]
+                break
+            del self._held[0]
+            distance -= len(first)
 
     async def seek(self, offset: int) -> None:
         """Read from ``offset`` on."""
         if offset < 0:
             raise InvalidArgumentError(f"there is no offset {offset}")
-        await self._source.close()
+        self._reopen(offset)
+
+    def _reopen(self, offset: int) -> None:
+        self._source.stop()
         self._source = self._open(offset)
-        self._rest = memoryview(b"")
-        self._offset = offset
+        self._held, self._held_bytes, self._offset = [], 0, offset
 
     async def head_offset(self) -> int:
         """Return where the byte stream begins: what is in front was truncated."""

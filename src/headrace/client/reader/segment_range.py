@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import AsyncIterator
 from types import TracebackType
 from typing import Self
@@ -10,11 +11,12 @@ from typing import Self
 from headrace.client.config import ReaderConfig
 from headrace.client.connections.reply_receiver import ReadBlock
 from headrace.client.description import described
+from headrace.client.iterators import Each
 from headrace.client.reader.event_batch import EventBatch
 from headrace.client.reader.event_cutter import EventCutter
 from headrace.client.reader.segment_input import SegmentInput
 from headrace.client.services import ClientServices, SegmentAddress
-from headrace.errors import DataCorruptionError, InvalidArgumentError
+from headrace.errors import ClosedError, DataCorruptionError, HeadraceError, InvalidArgumentError
 
 
 class SegmentRangeReader:
@@ -22,6 +24,9 @@ class SegmentRangeReader:
 
     ``end`` None reads until the segment is sealed. The bytes must be there or come: a range behind the end
     of a sealed segment ends early, and :meth:`batches` and :meth:`read_all` report that.
+
+    It is an iterator over blocks. A caller that stops, or whose wait is cancelled, goes on behind the last
+    block, or batch, that was handed out. It is read as bytes or as events, as it was begun.
     """
 
     def __init__(
@@ -41,6 +46,13 @@ class SegmentRangeReader:
         self._news = asyncio.Event()
         self._input = SegmentInput(address, services, config, self._on_ready, offset=start, end=end)
         self._started = False
+        self._offset = start
+        """Where the first held block begins, as long as bytes are read."""
+        self._held: deque[ReadBlock] = deque()
+        """Blocks that came while :meth:`read_all` was waiting for the last one."""
+        self._cutter: EventCutter | None = None
+        """Since events are read."""
+        self._failure: HeadraceError | None = None
 
     def __repr__(self) -> str:
         place = f"{self.address.scope}/{self.address.stream}/{self.address.segment_id}"
@@ -51,16 +63,27 @@ class SegmentRangeReader:
         self._news.set()
 
     async def next_block(self) -> ReadBlock | None:
-        """Return the next bytes, or None at the end.
+        """Return the next bytes, or None at the end. Cancelling it loses nothing.
 
         Raises:
             SegmentTruncatedError: the next bytes were truncated.
             NoSuchSegmentError: the segment is gone.
+            InvalidArgumentError: its events are being read.
         """
+        if self._cutter is not None:
+            raise InvalidArgumentError("the events of this range are being read: open another for its bytes")
+        block = self._held.popleft() if self._held else await self._receive()
+        if block is not None:
+            self._offset += len(block)
+        return block
+
+    async def _receive(self) -> ReadBlock | None:
         if not self._started:
             self._started = True
             self._input.start()
         while True:
+            if self._failure is not None:
+                raise self._failure
             block = self._input.take()
             if block is not None:
                 return block
@@ -71,48 +94,87 @@ class SegmentRangeReader:
             self._news.clear()
             await self._news.wait()
 
-    async def blocks(self) -> AsyncIterator[memoryview]:
-        """Yield the bytes in large pieces; each piece belongs to the caller."""
-        while (block := await self.next_block()) is not None:
-            yield block.data
-
-    async def batches(self) -> AsyncIterator[EventBatch]:
-        """Yield whole events; ``start`` has to be where one starts.
+    async def next_batch(self) -> EventBatch | None:
+        """Return the next whole events, or None at the end. Cancelling it loses nothing.
 
         Raises:
             DataCorruptionError: the bytes are no events, the range ends inside one, or the segment in front
                 of ``end``.
+            InvalidArgumentError: its bytes are being read.
             HeadraceError: as :meth:`next_block`.
         """
-        cutter = EventCutter(self.address, self.start)
-        while (block := await self.next_block()) is not None:
-            batch = cutter.cut(block)
+        cutter = self._cutter
+        if cutter is None:
+            if self._held or self._offset != self.start:
+                raise InvalidArgumentError("the bytes of this range are being read: open another for events")
+            cutter = self._cutter = EventCutter(self.address, self.start)
+        while (block := await self._receive()) is not None:
+            try:
+                batch = cutter.cut(block)
+            except DataCorruptionError as error:
+                self._failure = error  # nothing behind it can be trusted
+                raise
             if batch is not None:
-                yield batch
+                return batch
         cutter.finish()
         self._check_end(cutter.offset)
+        return None
+
+    def blocks(self) -> AsyncIterator[memoryview]:
+        """Iterate over the bytes in large pieces; each piece belongs to the caller."""
+        return self
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> memoryview:
+        block = await self.next_block()
+        if block is None:
+            raise StopAsyncIteration
+        return block.data
+
+    def batches(self) -> AsyncIterator[EventBatch]:
+        """Iterate over whole events; ``start`` has to be where one starts. Raises as :meth:`next_batch`."""
+        return Each(self.next_batch)
 
     async def read_all(self) -> bytes:
-        """Return all bytes at once.
+        """Return all bytes that are left at once.
 
         Raises:
             DataCorruptionError: the segment ends in front of ``end``.
             HeadraceError: as :meth:`next_block`.
         """
-        data = b"".join([block async for block in self.blocks()])
-        self._check_end(self.start + len(data))
+        await self.hold_all()
+        return self.take_all()
+
+    async def hold_all(self) -> None:
+        """Wait for the last block. It hands out nothing, so it may be cancelled, and repeated."""
+        if self._cutter is None:
+            while (block := await self._receive()) is not None:
+                self._held.append(block)
+
+    def take_all(self) -> bytes:
+        """Return what :meth:`hold_all` has waited for."""
+        if self._cutter is not None:
+            raise InvalidArgumentError("the events of this range are being read: open another for its bytes")
+        data = b"".join([block.data for block in self._held])
+        self._check_end(self._offset + len(data))
+        self._offset, self._held = self._offset + len(data), deque()
         return data
 
     def _check_end(self, offset: int) -> None:
         if self.end is not None and offset != self.end:
             raise DataCorruptionError(f"{self.address.name} ends at {offset}, not at {self.end}")
 
-    def __aiter__(self) -> AsyncIterator[memoryview]:
-        return self.blocks()
-
     async def close(self) -> None:
         """Stop reading. Idempotent."""
+        self.stop()
+
+    def stop(self) -> None:
+        """Close it, outside of a task as well."""
         self._input.close()
+        self._failure = self._failure or ClosedError(f"the reader of {self.address.name} is closed")
+        self._news.set()
 
     async def __aenter__(self) -> Self:
         return self

@@ -81,6 +81,17 @@ class MarkReader:
         self._config = config
         self._address: SegmentAddress | None = None
         self._offset = 0
+        self._reading: AsyncGenerator[Watermark, None] | None = None
+
+    async def next(self) -> Watermark | None:
+        """Return the watermark that follows those read before; None at the present end. Cancelling it loses
+        none. Raises as :meth:`read`.
+        """
+        reading, self._reading = self._reading or self.read(), None
+        watermark = await anext(reading, None)  # an error ends it, and another one goes on
+        if watermark is not None:
+            self._reading = reading
+        return watermark
 
     async def read(self) -> AsyncGenerator[Watermark, None]:
         """Yield the watermarks that follow those read before, up to the present end.
@@ -107,8 +118,9 @@ class MarkReader:
                 ) as part:
                     async for batch in part.batches():
                         for event in batch.events():
+                            watermark = decode_watermark(event.data)
                             self._offset = event.end_offset
-                            yield decode_watermark(event.data)
+                            yield watermark
             except SegmentTruncatedError:
                 continue
 

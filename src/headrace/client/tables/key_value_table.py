@@ -15,6 +15,7 @@ from types import TracebackType
 from typing import Any, Final, Self, TypeVar, overload
 
 from headrace.client.description import described
+from headrace.client.iterators import Items
 from headrace.client.owner_calls import OwnerCalls
 from headrace.client.tables.changes import Change, Insert, Put, Remove, check_changes
 from headrace.client.tables.key_layout import Key, KeyBounds, KeyLayout
@@ -224,7 +225,7 @@ class KeyValueTable:
 
     # ------------------------------------------------------------------------------ ranges
 
-    async def scan(
+    def scan(
         self,
         primary: bytes | None = None,
         *,
@@ -232,10 +233,10 @@ class KeyValueTable:
         last: bytes | None = None,
         prefix: bytes | None = None,
     ) -> AsyncIterator[VersionedEntry]:
-        """Yield entries in the order of their keys: of the whole table, or of a range.
+        """Iterate over entries in the order of their keys: of the whole table, or of a range.
 
         It is no snapshot: changes of the meantime may be part of it or not. An entry that exists all the time
-        comes once.
+        comes once. After a wait that was cancelled, or has failed, the same iterator goes on.
 
         Args:
             primary: only the family of this primary key; the others are about its secondary keys then, else
@@ -244,11 +245,9 @@ class KeyValueTable:
             last: the last key of the range, itself included, or its beginning.
             prefix: what the keys of the range begin with, instead of ``first`` and ``last``.
         """
-        async for page in self.scan_pages(primary, first=first, last=last, prefix=prefix):
-            for entry in page:
-                yield entry
+        return Items(self.scan_pages(primary, first=first, last=last, prefix=prefix))
 
-    async def scan_keys(
+    def scan_keys(
         self,
         primary: bytes | None = None,
         *,
@@ -256,10 +255,8 @@ class KeyValueTable:
         last: bytes | None = None,
         prefix: bytes | None = None,
     ) -> AsyncIterator[VersionedKey]:
-        """Yield keys with their versions, and without their values; arguments as of :meth:`scan`."""
-        async for page in self.scan_key_pages(primary, first=first, last=last, prefix=prefix):
-            for key in page:
-                yield key
+        """Iterate over keys with their versions, without their values; arguments as of :meth:`scan`."""
+        return Items(self.scan_key_pages(primary, first=first, last=last, prefix=prefix))
 
     def scan_pages(
         self,
@@ -269,8 +266,8 @@ class KeyValueTable:
         last: bytes | None = None,
         prefix: bytes | None = None,
     ) -> AsyncIterator[Sequence[VersionedEntry]]:
-        """Yield what :meth:`scan` yields, many entries at once."""
-        return self._scan(self._entry_page, self._layout.bounds(primary, first, last, prefix)).pages()
+        """Iterate over what :meth:`scan` gives, many entries at once."""
+        return self._scan(self._entry_page, self._layout.bounds(primary, first, last, prefix))
 
     def scan_key_pages(
         self,
@@ -280,8 +277,8 @@ class KeyValueTable:
         last: bytes | None = None,
         prefix: bytes | None = None,
     ) -> AsyncIterator[Sequence[VersionedKey]]:
-        """Yield what :meth:`scan_keys` yields, many keys at once."""
-        return self._scan(self._key_page, self._layout.bounds(primary, first, last, prefix)).pages()
+        """Iterate over what :meth:`scan_keys` gives, many keys at once."""
+        return self._scan(self._key_page, self._layout.bounds(primary, first, last, prefix))
 
     def _scan(self, read_page: ReadPage, bounds: KeyBounds) -> TableScan:
         primary = self._layout.primary_of(bounds.first)

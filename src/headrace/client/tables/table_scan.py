@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from typing import Any, Final
+from typing import Any, Final, NamedTuple, Self
 
 from headrace.client.tables.key_layout import KeyBounds, next_key
 from headrace.client.tables.page_merge import PageMerge
@@ -24,50 +24,75 @@ last whole key among them; no items: there are none.
 """
 
 
-class TableScan:
-    """One pass over a range, sorted by key. While one page is used the next ones come.
+class TableScan(AsyncIterator[Sequence[Any]]):
+    """One pass over a range, sorted by key: many items at once. While one page is used the next ones come.
 
     The first field of an item is its key. What exists during the whole pass comes exactly once. Up to two
-    pages of each partition are in memory.
+    pages of each partition are in memory. After a wait that was cancelled, or has failed, the pass goes on.
     """
 
     def __init__(self, read_page: ReadPage, segment_ids: Sequence[int], bounds: KeyBounds) -> None:
         self._read_page = read_page
         self._segment_ids = segment_ids
         self._last = bounds.last
-        self._next: list[bytes | None] = [bounds.first] * len(segment_ids)
+        self._next = [bounds.first] * len(segment_ids)
+        """Behind the pages that were added."""
+        self._coming: dict[int, asyncio.Task[_Page]] | None = None
         self._merge = PageMerge(len(segment_ids))
         self._in_flight = asyncio.Semaphore(_PAGES_IN_FLIGHT_MAX)
         share = _ITEMS_AHEAD_MAX // (2 * len(segment_ids))
         self._page_count = max(_PAGE_COUNT_LEAST, min(PAGE_COUNT_MAX, share))
 
-    async def pages(self) -> AsyncIterator[Sequence[Any]]:
-        """Yield items, many at once."""
-        tasks = {n: asyncio.ensure_future(self._fetch(n)) for n in range(len(self._segment_ids))}
-        merge = self._merge
-        try:
-            while True:
-                for n in merge.wanted:
-                    page = await tasks.pop(n)
-                    following = self._next[n]
-                    merge.add(n, page, is_last=following is None)
-                    if following is not None:
-                        tasks[n] = asyncio.ensure_future(self._fetch(n))
-                merged = merge.take()
-                if not merged:
-                    return
-                yield merged
-        finally:
-            for task in tasks.values():
-                task.cancel()
-            await asyncio.gather(*tasks.values(), return_exceptions=True)
+    def __aiter__(self) -> Self:
+        return self
 
-    async def _fetch(self, n: int) -> Sequence[Any]:
-        """Return the next page of a partition, and note where the one behind it begins."""
-        first = self._next[n]
-        assert first is not None
+    async def __anext__(self) -> Sequence[Any]:
+        merge, coming = self._merge, self._coming
+        if coming is None:
+            coming = self._coming = {}
+            for n in merge.wanted:
+                coming[n] = self._fetch(n)
+        for n in merge.wanted:
+            task = coming[n] = coming.get(n) or self._fetch(n)
+            try:
+                page = await task
+            finally:
+                del coming[n]  # if it was cancelled or failed, it is asked for again
+            following = next_key(page.last) if page.items else None
+            if following is not None and following <= self._last:
+                self._next[n] = following
+                coming[n] = self._fetch(n)
+                merge.add(n, page.items, is_last=False)
+            else:
+                merge.add(n, page.items, is_last=True)
+        merged = merge.take()
+        if not merged:
+            raise StopAsyncIteration
+        return merged
+
+    def _fetch(self, n: int) -> asyncio.Task[_Page]:
+        """Ask for the next page of a partition."""
+        task = asyncio.ensure_future(self._read(n, self._next[n]))
+        task.add_done_callback(_ignore_error)  # nobody may want it any more
+        return task
+
+    async def _read(self, n: int, first: bytes) -> _Page:
         async with self._in_flight:
-            page, last = await self._read_page(self._segment_ids[n], first, self._last, self._page_count)
-        following = next_key(last) if page else None
-        self._next[n] = None if following is None or following > self._last else following
-        return page
+            return _Page(*await self._read_page(self._segment_ids[n], first, self._last, self._page_count))
+
+    async def aclose(self) -> None:
+        """Ask for nothing any more."""
+        tasks = list((self._coming or {}).values())
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+class _Page(NamedTuple):
+    items: Sequence[Any]
+    last: bytes
+
+
+def _ignore_error(task: asyncio.Task[_Page]) -> None:
+    if not task.cancelled():
+        task.exception()

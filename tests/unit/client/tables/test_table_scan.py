@@ -37,7 +37,7 @@ def keys(*numbers):
 
 async def scanned(served, bounds=ALL, into=None):
     found = [] if into is None else into
-    async for page in TableScan(served.read, range(len(served.segments)), bounds).pages():
+    async for page in TableScan(served.read, range(len(served.segments)), bounds):
         found += [key for (key,) in page]
     return found
 
@@ -70,7 +70,7 @@ async def test_nothing_is_found_in_an_empty_table():
 
 async def test_the_next_page_is_asked_for_while_one_is_used():
     served = Served(keys(*range(3 * PAGE_COUNT_MAX)))
-    pages = TableScan(served.read, [0], ALL).pages()
+    pages = TableScan(served.read, [0], ALL)
     await anext(pages)
     await asyncio.sleep(0)
     assert len(served.asked) == 2
@@ -79,7 +79,7 @@ async def test_the_next_page_is_asked_for_while_one_is_used():
 
 async def test_a_pass_that_is_left_stops_asking():
     served = Served(*(keys(*range(n, 3000, 4)) for n in range(4)))
-    pages = TableScan(served.read, range(4), ALL).pages()
+    pages = TableScan(served.read, range(4), ALL)
     await anext(pages)
     await pages.aclose()
     asked = len(served.asked)
