@@ -81,17 +81,9 @@ def _print_all(
     """Print events up to the end or ``count``. Progress is shown beside what goes into a file."""
     done = 0
     with Progress("reading", "events", count, quiet=quiet) as shown:
-        if count is None:
-            while (batch := reader.next_batch()) is not None:
-                for event in batch.events():
-                    print_event(event)
-                sys.stdout.buffer.flush()  # an event appears at once when a stream is followed
-                done += len(batch)
-                shown.show(done)
-            return
         for event in reader:
             print_event(event)
-            if at_once:
+            if at_once:  # when a stream is followed
                 sys.stdout.buffer.flush()
             done += 1
             shown.show(done)

@@ -99,7 +99,7 @@ class Stream:
         follow: bool = False,
         serializer: Serializer | str | None = None,
     ) -> AsyncIterator[Event]:
-        """Yield the events between two cuts: by default all there are; see :meth:`Client.read`.
+        """Iterate over the events between two cuts: by default all there are; see :meth:`Client.read`.
 
         >>> async for event in orders.read():
         ...     print(event.data)

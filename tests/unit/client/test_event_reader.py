@@ -144,6 +144,67 @@ async def test_reading_stops_at_the_end_cut(system, client):
         assert await read_all(reader) == []
 
 
+async def test_a_loop_that_is_left_costs_no_event(system, client):
+    system.controller.create("s", "t")
+    events = [b"%d" % number for number in range(10)]
+    append(system, 0, events)
+    async with client.event_reader("s", "t", end="tail") as reader:
+        async for event in reader:
+            assert event.data == b"0"
+            break
+        batches = reader.batches()
+        batch = await anext(batches)
+        assert [event.offset for event in batch.events()] == [9 * number for number in range(1, 10)]
+        assert list(batch) == batch.to_arrow().to_pylist() == events[1:]
+        assert reader.position() == await client.tail_cut("s", "t")
+
+
+async def test_a_loop_of_its_own_goes_on_after_a_wait_that_took_too_long(system, client):
+    system.controller.create("s", "t")
+    append(system, 0, [b"one", b"two"])
+    loop = client.read("s", "t", follow=True)
+    assert (await anext(loop)).data == b"one"
+    assert [event.data async for event in _first(loop, 1)] == [b"two"]
+    for number in range(3):
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.001):
+                await anext(loop)
+        append(system, 0, [b"%d" % number])
+        assert (await anext(loop)).data == b"%d" % number
+    system.store.segments["s/t/0.#epoch.0"].start = 10**6
+    system.store.segments["s/t/0.#epoch.0"].data += bytes(10**6)
+    system.store.drop_connections()
+    with pytest.raises(SegmentTruncatedError):
+        await anext(loop)
+    system.controller.seal_now("s", "t")
+    system.store.segments["s/t/0.#epoch.0"].data[10**6 :] = frame_list([b"behind"])[0]
+    assert [event.data async for event in loop] == [b"behind"]
+    assert [event.data async for event in loop] == []
+
+
+async def test_a_loop_that_nobody_refers_to_reads_no_more(system, client):
+    system.controller.create("s", "t")
+    append(system, 0, [b"one"])
+    async for _ in client.read("s", "t", follow=True):
+        break
+    left = client.read("s", "t", follow=True)
+    await anext(left)
+    await left.aclose()
+    with pytest.raises(StopAsyncIteration):
+        await anext(left)
+    await client.tail_cut("s", "t")
+    asked = system.store.counts["ReadSegment"]
+    append(system, 0, [b"two"])
+    async with client.event_reader("s", "t", start="tail", end="tail") as reader:
+        assert await read_all(reader) == []
+    assert system.store.counts["ReadSegment"] == asked
+
+
+async def _first(items, count):
+    for _ in range(count):
+        yield await anext(items)
+
+
 async def test_bytes_that_are_no_events_are_reported_with_their_offset(system, client):
     system.controller.create("s", "t")
     append(system, 0, [b"abc"])

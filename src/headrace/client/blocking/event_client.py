@@ -7,6 +7,7 @@ from typing import Any
 
 from headrace.client.blocking.event_times import EventWriter, TimeWindows
 from headrace.client.blocking.process_client import ProcessClient
+from headrace.client.blocking.read_loop import ReadLoop
 from headrace.client.blocking.readers import EventReader
 from headrace.client.blocking.transactions import TxnWriter
 from headrace.client.blocking.waits import iterates, like, makes, opens
@@ -41,12 +42,13 @@ class EventClient(ProcessClient):
         serializer: Serializer | str | None = None,
         config: ReaderConfig | None = None,
     ) -> Iterator[Event]:
-        # By batches: one hop to the loop's thread for each, not for each event.
-        last = last_of(end, follow)
-        with self.event_reader(
-            scope, stream, start=start, end=last, serializer=serializer, config=config
-        ) as reader:
-            yield from reader
+        def open_reader() -> EventReader:
+            last = last_of(end, follow)
+            return self.event_reader(
+                scope, stream, start=start, end=last, serializer=serializer, config=config
+            )
+
+        return ReadLoop(open_reader)
 
     @named
     @like(LoopClient.write)

@@ -15,12 +15,18 @@ from headrace.model.stream_cut import StreamCut
 
 
 class EventReader:
-    """Reads the events of a stream between two cuts. One consumer at a time."""
+    """Reads the events of a stream between two cuts. One consumer at a time.
+
+    It is an iterator over events. A caller that stops, or whose wait ends by Ctrl-C or by time, goes on right
+    behind the last event or batch that was handed out: in a new loop, with the same iterator, or by batches.
+    """
+
+    # What is handed out is taken from the reader by the thread of its consumer. All that runs on the loop is
+    # a wait for it, whose result nobody needs: an interrupt loses nothing.
 
     def __init__(self, reader: event_reader.EventReader, thread: LoopThread) -> None:
         self._reader = reader
         self._thread = thread
-        self._within: Event | None = None
 
     def __repr__(self) -> str:
         return waiting(repr(self._reader))
@@ -28,33 +34,44 @@ class EventReader:
     def next_batch(self, timeout_s: float | None = None) -> EventBatch | None:
         """Return the next events of some segment; None at the end. Raises as :meth:`EventReader.next_batch`.
 
+        If some events of a batch were taken one by one, it is the rest of that.
+
         Raises:
             TimeoutError: nothing came in time; nothing was lost.
         """
-        self._within = None
-        if timeout_s is None:
-            return self._thread.run(self._reader.next_batch())
-        return self._thread.run(self._reader.next_batch_within(timeout_s))
+        reader = self._reader
+        batch = reader.handout.take_batch()
+        if batch is None:
+            wait = reader.fill() if timeout_s is None else reader.fill_within(timeout_s)
+            self._thread.run(wait)
+            batch = reader.handout.take_batch()
+        return batch
 
     def batches(self) -> Iterator[EventBatch]:
-        """Yield batches until the end."""
-        while (batch := self.next_batch()) is not None:
-            yield batch
+        """Iterate over batches until the end. Raises as :meth:`next_batch`, and may go on after that."""
+        return iter(self.next_batch, None)
 
-    def __iter__(self) -> Iterator[Event]:
-        """Yield events until the end; the position follows each of them."""
-        while (batch := self.next_batch()) is not None:
-            for event in batch.events():
-                self._within = event
-                yield event
+    def __iter__(self) -> Self:
+        """Iterate over events until the end; the position follows each of them."""
+        return self
+
+    def __next__(self) -> Event:
+        """Return the next event. Raises as :meth:`next_batch`."""
+        reader = self._reader
+        event = reader.handout.take_event()
+        if event is None:
+            self._thread.run(reader.fill())
+            event = reader.handout.take_event()
+            if event is None:
+                raise StopIteration
+        return event
 
     def position(self) -> StreamCut:
-        """Return the cut behind the last batch, or behind the last event if events are taken one by one."""
-        position = self._thread.call(self._reader.position)
-        if self._within is None:
-            return position
-        offsets = {**position.offsets, self._within.segment_id: self._within.end_offset}
-        return StreamCut.from_offsets(position.scope, position.stream, offsets)
+        """Return the cut behind the last event or batch that was handed out.
+
+        Events that an error has said to be gone lie in front of it.
+        """
+        return self._thread.call(self._reader.position)
 
     def close(self) -> None:
         """Stop reading. Idempotent."""

@@ -14,6 +14,7 @@ from headrace.client.opening import Opening
 from headrace.client.reader.cuts import Edge, last_of
 from headrace.client.reader.event_batch import Event
 from headrace.client.reader.event_reader import EventReader
+from headrace.client.reader.read_loop import ReadLoop
 from headrace.client.reader.segment_range import SegmentRangeReader
 from headrace.client.reader.time_windows import MarkReader, TimeWindows
 from headrace.client.scoped_name import named
@@ -122,7 +123,7 @@ class EventFace(ClientCore):
         return Opening(opening)
 
     @named
-    async def read(
+    def read(
         self,
         scope: str,
         stream: str,
@@ -133,13 +134,14 @@ class EventFace(ClientCore):
         serializer: Serializer | str | None = None,
         config: ReaderConfig | None = None,
     ) -> AsyncIterator[Event]:
-        """Yield the events between two cuts: by default all there are when the loop begins.
+        """Iterate over the events between two cuts: by default all there are when the loop begins.
 
         >>> async for event in client.read("demo/orders", serializer="json"):
         ...     print(event.value)
         {'order': 1}
 
-        Its reader is closed when the loop ends, or is left.
+        Its reader is closed when the loop ends, or is left. A loop that was interrupted, or has met an error,
+        may be continued with the same iterator: it goes on right behind the last event.
 
         Args:
             scope: of the stream.
@@ -155,12 +157,14 @@ class EventFace(ClientCore):
             InvalidArgumentError: the present stream does not have a given cut; see :meth:`check_cut`.
             HeadraceError: as :meth:`EventReader.next_batch`.
         """
-        opening = self.event_reader(
-            scope, stream, start=start, end=last_of(end, follow), serializer=serializer, config=config
-        )
-        async with opening as reader:
-            async for event in reader:
-                yield event
+
+        async def open_reader() -> EventReader:
+            last = last_of(end, follow)
+            return await self.event_reader(
+                scope, stream, start=start, end=last, serializer=serializer, config=config
+            )
+
+        return ReadLoop(open_reader)
 
     @named
     async def write(

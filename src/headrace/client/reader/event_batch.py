@@ -121,10 +121,22 @@ class EventBatch:
     def __iter__(self) -> Iterator[bytes]:
         return iter(self.payloads())
 
+    def event_offsets(self) -> list[int]:
+        """Return what :meth:`offsets` returns, as a list in any case."""
+        offsets = self.offsets()
+        return offsets if isinstance(offsets, list) else list(offsets.tolist())
+
+    def behind(self, count: int) -> EventBatch:
+        """Return the batch without its first ``count`` events, of the same bytes; at least one is left."""
+        frames = self._frames[count:]
+        offset = self._base + int(frames[0])
+        rest = EventBatch(self.scope, self.stream, self.segment_id, self._buffer, frames, offset)
+        rest.decoder = self.decoder
+        return rest
+
     def events(self) -> Iterator[Event]:
         """Return an iterator over all events with their places."""
-        offsets = self.offsets()
-        places = offsets if isinstance(offsets, list) else offsets.tolist()
+        places = self.event_offsets()
         if self.decoder is None:
             return map(Event, self.payloads(), repeat(self.segment_id), places)
         return map(Event, self.payloads(), repeat(self.segment_id), places, repeat(self.decoder))

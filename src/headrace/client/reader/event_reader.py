@@ -2,6 +2,9 @@
 
 Batches carry raw bytes of one segment and cost nothing per event until they are looked into. The position
 is a stream cut at any moment: store it, and start again from there.
+
+What was received and not handed out belongs to the reader, not to a wait or a loop that ends: a next one goes
+on right behind what was handed out.
 """
 
 from __future__ import annotations
@@ -13,9 +16,11 @@ from typing import Final, Self
 
 from headrace.client.config import ReaderConfig
 from headrace.client.description import described
+from headrace.client.iterators import Each
 from headrace.client.reader.cuts import Cuts, Edge, parse_edge
 from headrace.client.reader.event_batch import Decoder, Event, EventBatch
 from headrace.client.reader.event_cutter import EventCutter
+from headrace.client.reader.handout import Handout
 from headrace.client.reader.segment_input import PIECES_MAX, SegmentInput
 from headrace.client.reader.stream_walk import Start, StreamWalk
 from headrace.client.segment_calls import SegmentCalls
@@ -35,7 +40,11 @@ _READ_BYTES_MIN: Final = 64 * KIB
 
 
 class EventReader:
-    """Made by :meth:`Client.event_reader`. One consumer at a time; used on one loop."""
+    """Made by :meth:`Client.event_reader`. One consumer at a time; used on one loop.
+
+    It is an iterator over events. A caller that stops, or whose wait is cancelled, goes on right behind the
+    last event or batch that was handed out: in a new loop, with the same iterator, or by batches.
+    """
 
     def __init__(
         self,
@@ -56,11 +65,14 @@ class EventReader:
         self._decoder = None if codec is None else Decoder(codec, scope, stream)
         self._inputs: dict[int, tuple[SegmentInput, EventCutter]] = {}
         self._ready: dict[int, None] = {}
-        self._news: asyncio.Future[None] | None = None
+        self._news = asyncio.Event()
         self._failure: HeadraceError | None = None
-        self._within: Event | None = None
-        """The last event, while the events of a batch are handed out one by one."""
-        self._closed = False
+        self.handout = Handout()
+        """From which the consumer takes."""
+        self._gone: SegmentInput | None = None
+        """Whose loss of events is in the hand-out, or was taken from there a moment ago."""
+        self._end: StreamCut | None = None
+        """Where it was closed."""
 
     @classmethod
     async def open(
@@ -91,7 +103,7 @@ class EventReader:
 
     def __repr__(self) -> str:
         failed = self._failure is not None
-        state = f"failed: {self._failure}" if failed else "closed" if self._closed else "open"
+        state = f"failed: {self._failure}" if failed else "open" if self._end is None else "closed"
         state += f", at {', '.join(f'{key}={value}' for key, value in self.position().offsets.items())}"
         return described("aio.EventReader", f"{self.scope}/{self.stream}", self._services.uri, state)
 
@@ -100,7 +112,7 @@ class EventReader:
     async def next_batch(self) -> EventBatch | None:
         """Return the next events of some segment, waiting for them; None at the end.
 
-        Cancelling it loses nothing.
+        Cancelling it loses nothing. If some events of a batch were taken one by one, it is the rest of that.
 
         Raises:
             SegmentTruncatedError: events in front of the reader are gone. Once; reading goes on behind them.
@@ -109,102 +121,127 @@ class EventReader:
             DataCorruptionError: the bytes of a segment are no events.
             UnreachableError, UnknownOutcomeError: the store cannot be reached.
         """
-        self._within = None
-        while True:
-            if self._failure is not None:
-                raise self._failure
-            if self._closed:
-                raise ClosedError(f"the reader of {self.scope}/{self.stream} is closed")
-            while self._ready:
-                segment_id = next(iter(self._ready))
-                del self._ready[segment_id]
-                try:
-                    batch = self._serve(segment_id)
-                except CorruptionError as error:
-                    self._failure = error  # nothing behind it can be trusted
-                    raise
-                if batch is not None:
-                    self._walk.on_read(segment_id, batch.end_offset)
-                    batch.decoder = self._decoder
-                    return batch
-            if self._walk.is_complete:
-                return None
-            await self._wait_for_news()
+        await self.fill()
+        return self.handout.take_batch()
 
     async def next_batch_within(self, timeout_s: float) -> EventBatch | None:
         """Like :meth:`next_batch`, but wait no longer than ``timeout_s``. Raises TimeoutError; nothing is
         lost.
         """
-        async with asyncio.timeout(timeout_s):
-            return await self.next_batch()
+        await self.fill_within(timeout_s)
+        return self.handout.take_batch()
 
-    async def batches(self) -> AsyncIterator[EventBatch]:
-        """Yield batches until the end. Raises as :meth:`next_batch`."""
-        while (batch := await self.next_batch()) is not None:
-            yield batch
+    def batches(self) -> AsyncIterator[EventBatch]:
+        """Iterate over batches until the end. Raises as :meth:`next_batch`, and may go on after that."""
+        return Each(self.next_batch)
 
-    async def __aiter__(self) -> AsyncIterator[Event]:
-        """Yield events until the end; the position follows each of them."""
-        while (batch := await self.next_batch()) is not None:
-            for event in batch.events():
-                self._within = event
-                yield event
+    def __aiter__(self) -> Self:
+        """Iterate over events until the end; the position follows each of them."""
+        return self
+
+    async def __anext__(self) -> Event:
+        """Return the next event. Raises as :meth:`next_batch`."""
+        event = self.handout.take_event()
+        if event is None:
+            await self.fill()
+            event = self.handout.take_event()
+            if event is None:
+                raise StopAsyncIteration
+        return event
 
     def position(self) -> StreamCut:
-        """Return the cut behind the last batch, or behind the last event if events are taken one by one."""
+        """Return the cut behind the last event or batch that was handed out.
+
+        Events that an error has said to be gone lie in front of it.
+        """
+        if self._end is not None:
+            return self._end
         offsets = self._walk.offsets()
-        if self._within is not None:
-            offsets[self._within.segment_id] = self._within.end_offset
+        if (place := self.handout.place) is not None:
+            offsets[place[0]] = place[1]
+        elif self._gone is not None and self.handout.is_taken:
+            offsets[self._gone.address.segment_id] = self._place_behind(self._gone)
         return StreamCut.from_offsets(self.scope, self.stream, offsets)
 
-    async def _wait_for_news(self) -> None:
-        self._news = asyncio.get_running_loop().create_future()
-        try:
-            await self._news
-        finally:
-            self._news = None
+    async def fill(self) -> None:
+        """Wait until there is something in the hand-out, or nothing will come. It takes nothing out, so it
+        may be cancelled, also after it is done, and repeated.
+        """
+        while self.handout.is_taken:
+            self._pass_gone()
+            if self._failure is not None:
+                raise self._failure
+            if self._end is not None:
+                raise ClosedError(f"the reader of {self.scope}/{self.stream} is closed")
+            if self._ready:
+                try:
+                    self._serve(next(iter(self._ready)))
+                except CorruptionError as error:
+                    self._failure = error  # nothing behind it can be trusted
+            elif self._walk.is_complete:
+                return
+            else:
+                self.handout = Handout()  # a batch that was taken is not retained while waiting
+                self._news.clear()
+                await self._news.wait()
 
-    def _announce(self) -> None:
-        if self._news is not None and not self._news.done():
-            self._news.set_result(None)
+    async def fill_within(self, timeout_s: float) -> None:
+        """Like :meth:`fill`, but wait no longer than ``timeout_s``. Raises TimeoutError."""
+        async with asyncio.timeout(timeout_s):
+            await self.fill()
 
     def _on_ready(self, source: SegmentInput) -> None:
         self._ready[source.address.segment_id] = None
-        self._announce()
+        self._news.set()
 
     # ------------------------------------------------------------------------------ one segment
 
-    def _serve(self, segment_id: int) -> EventBatch | None:
-        """Take what one input has: a block, its end, or its error."""
+    def _serve(self, segment_id: int) -> None:
+        """Hand out what one input has: a block, or its error; or see its end."""
+        del self._ready[segment_id]
         source, cutter = self._inputs[segment_id]
         block = source.take()
         if block is not None:
             batch = cutter.cut(block)
             if source.has_news:
                 self._ready[segment_id] = None  # at the end of the order
-            return batch
-        if source.error is not None:
-            self._on_input_error(segment_id, source, source.error)
+            if batch is not None:
+                batch.decoder = self._decoder
+                self._walk.on_read(segment_id, batch.end_offset)
+                self.handout = Handout(batch)
+        elif source.error is not None:
+            self._on_input_error(source, source.error)
         elif source.is_at_end:
             cutter.finish()
             self._end_input(segment_id, cutter.offset, sealed=source.is_sealed_at_end)
-        return None
 
-    def _on_input_error(self, segment_id: int, source: SegmentInput, error: HeadraceError) -> None:
-        if isinstance(error, SegmentTruncatedError):
-            offset = error.start_offset
-            if source.end is not None:
-                offset = min(offset, source.end)
+    def _on_input_error(self, source: SegmentInput, error: HeadraceError) -> None:
+        if not isinstance(error, SegmentTruncatedError | NoSuchSegmentError):
+            self._failure = error
+            return
+        self._gone = source
+        if self._config.on_truncation == "raise":
+            self.handout = Handout(error=error)
+
+    def _pass_gone(self) -> None:
+        """Go on behind events that are gone, now that the consumer knows."""
+        source, self._gone = self._gone, None
+        if source is None:
+            return
+        segment_id, offset = source.address.segment_id, self._place_behind(source)
+        if isinstance(source.error, SegmentTruncatedError):
             self._walk.on_read(segment_id, offset)
             self._inputs[segment_id] = (source, EventCutter(source.address, offset))
             source.restart_at(offset)
-        elif isinstance(error, NoSuchSegmentError):
-            self._end_input(segment_id, self._inputs[segment_id][1].offset, sealed=True)
         else:
-            self._failure = error
-            raise error
-        if self._config.on_truncation == "raise":
-            raise error
+            self._end_input(segment_id, offset, sealed=True)
+
+    def _place_behind(self, source: SegmentInput) -> int:
+        """Return where an input goes on, or ends, without the events that are gone."""
+        if isinstance(source.error, SegmentTruncatedError):
+            offset = source.error.start_offset
+            return offset if source.end is None else min(offset, source.end)
+        return self._inputs[source.address.segment_id][1].offset
 
     def _end_input(self, segment_id: int, offset: int, *, sealed: bool) -> None:
         source, _ = self._inputs.pop(segment_id)
@@ -223,7 +260,7 @@ class EventReader:
         """Ask for successors of a finished segment, and read each once all its predecessors are read."""
         try:
             successors = await self._services.segments.successors(self.scope, self.stream, segment_id)
-            if not self._closed:
+            if self._end is None:
                 await self._begin(self._walk.on_finished(segment_id, length, successors))
         except HeadraceError as error:
             self._failure = error
@@ -231,7 +268,7 @@ class EventReader:
             self._failure = ClosedError("the client was closed")
             raise
         finally:
-            self._announce()
+            self._news.set()
 
     async def _begin(self, starts: Sequence[Start]) -> None:
         """Open inputs; a start of -1 is the end of a segment that has been read completely."""
@@ -259,10 +296,16 @@ class EventReader:
 
     async def close(self) -> None:
         """Stop reading. The position stays available. Idempotent."""
-        self._closed = True
+        self.stop()
+
+    def stop(self) -> None:
+        """Close it, outside of a task as well."""
+        if self._end is None:
+            self._end = self.position()
+        self.handout = Handout()
         for source, _ in self._inputs.values():
             source.close()
-        self._announce()
+        self._news.set()
 
     async def __aenter__(self) -> Self:
         return self

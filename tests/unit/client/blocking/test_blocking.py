@@ -70,6 +70,33 @@ def test_write_and_read_without_a_loop(server, blocking, stream):
         reader.next_batch(0.01)
 
 
+def test_loops_that_are_left_cost_no_event(server, blocking, stream):
+    events = [b"%d" % number for number in range(10)]
+    with blocking.event_writer("s", stream) as writer:
+        writer.write_many(events, "key")
+    with blocking.event_reader("s", stream, end="tail") as reader:
+        for event in reader:
+            assert event.data == b"0"
+            break
+        position = reader.position()
+        assert [event.data for event in reader] == events[1:]
+    assert [event.data for event in blocking.read("s", stream, start=position)] == events[1:]
+    loop = blocking.read("s", stream)
+    for event in loop:
+        assert event.data == b"0"
+        break
+    assert [event.data for event in loop] == events[1:]
+    with blocking.event_reader("s", stream) as reader:
+        next(reader)
+        assert list(reader.next_batch(0)) == events[1:]
+        batches = reader.batches()
+        for _ in range(2):
+            with pytest.raises(TimeoutError):
+                reader.next_batch(0)
+        blocking.seal_stream("s", stream)
+        assert list(batches) == []
+
+
 def test_calls_in_a_row_keep_their_order_whatever_their_form(server, blocking, stream):
     with blocking.event_writer("s", stream) as writer:
         for number in range(0, 3000, 6):

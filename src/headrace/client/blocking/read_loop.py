@@ -1,0 +1,44 @@
+"""A loop over events with a reader of its own: opened by its first event, closed when the loop is left."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Self
+
+from headrace.client.blocking.readers import EventReader
+from headrace.client.reader.event_batch import Event
+
+
+class ReadLoop(Iterator[Event]):
+    """Made by :meth:`Client.read`. After Ctrl-C, or an error, it goes on as its reader does.
+
+    A loop that nothing refers to any more has been left.
+    """
+
+    def __init__(self, open_reader: Callable[[], EventReader]) -> None:
+        self._open = open_reader
+        self._reader: EventReader | None = None
+        self._closed = False
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> Event:
+        if self._closed:
+            raise StopIteration
+        if self._reader is None:
+            self._reader = self._open()
+        for event in self._reader:  # unlike next(), it lets no interrupt in behind the event
+            return event
+        self.close()
+        raise StopIteration
+
+    def close(self) -> None:
+        """Leave it: nothing is read any more. Idempotent."""
+        self._closed = True
+        if self._reader is not None:
+            self._reader.close()
+
+    def __del__(self) -> None:
+        if not self._closed:
+            self.close()
