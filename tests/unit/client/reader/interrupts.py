@@ -8,6 +8,8 @@ from pathlib import Path
 import headrace.client
 
 _OURS = str(Path(headrace.client.__file__).parent)
+_OTHERS = {"futures", "asyncio"}
+"""Not those that Python calls by itself, such as for garbage: they swallow what is raised."""
 
 
 @contextmanager
@@ -26,7 +28,7 @@ def interrupted(count):
         if is_ours(frame):
             is_place = event in {"call", "c_return"}
         else:
-            is_called = is_ours(frame.f_back) and "weakref" not in frame.f_code.co_filename
+            is_called = is_ours(frame.f_back) and Path(frame.f_code.co_filename).parent.name in _OTHERS
             is_place = is_called and event in {"call", "return"}
         if is_place:
             left -= 1

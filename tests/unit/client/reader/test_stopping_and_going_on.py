@@ -371,4 +371,4 @@ def test_an_interrupt_at_any_place_loses_nothing(thread, call, begun, changed_be
         reading.finish()
         return came_so_far
 
-    assert until_uninterrupted(attempt) > (4 if begun and not changed_before else 10)
+    assert until_uninterrupted(attempt) > (2 if begun and not changed_before else 10)
