@@ -11,8 +11,8 @@ import functools
 import inspect
 import os
 import weakref
-from collections.abc import Callable, Collection, Generator
-from types import FunctionType, GeneratorType
+from collections.abc import Callable, Collection
+from types import FunctionType
 from typing import Any, Final, TypeVar
 
 from headrace.errors import HeadraceError
@@ -33,8 +33,8 @@ _CALLED_BY_SYNTAX: Final = {
     "__contains__",
     "__len__",
 }
-_OURS: Final = (HeadraceError, TimeoutError)
-_EXPLAINED: Final = (*_OURS, TypeError)
+OURS: Final = (HeadraceError, TimeoutError)
+_EXPLAINED: Final = (*OURS, TypeError)
 _public: Final[weakref.WeakSet[Callable[..., Any]]] = weakref.WeakSet()
 
 
@@ -48,7 +48,7 @@ def outward(error: BaseException) -> BaseException:
     copy = kind.__new__(kind, *error.args)
     copy.__dict__.update(error.__dict__)
     copy.__dict__.setdefault("inner", error)
-    if isinstance(error.__cause__, _OURS):
+    if isinstance(error.__cause__, OURS):
         copy.__cause__ = outward(error.__cause__)
     return copy
 
@@ -72,7 +72,8 @@ def make_public(*faces: type, but: Collection[str] = (), also: Collection[str] =
 
     Args:
         faces: classes of the client.
-        but: names of methods that are called for each event, for which the hop would be felt.
+        but: names of methods that look to it themselves: they are called for each event, for which the hop
+            would be felt, or hand something out, which an interrupt in the hop would lose.
         also: names of further ones.
     """
     for face in faces:
@@ -88,8 +89,7 @@ def _called(function: Callable[..., Any]) -> Any:
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
         try:
-            result = function(*args, **kwargs)
-            return _yielded(result) if type(result) is GeneratorType else result
+            return function(*args, **kwargs)
         except _EXPLAINED as error:
             failure = _explained(function, kwargs, error)
             if failure is error:
@@ -111,16 +111,6 @@ def _awaited(function: Callable[..., Any]) -> Any:
         raise failure
 
     return call
-
-
-def _yielded(items: Generator[Any, Any, Any]) -> Generator[Any, Any, Any]:
-    try:
-        return (yield from items)
-    except _OURS as error:
-        failure = outward(error)
-        if failure is error:
-            raise
-    raise failure
 
 
 def _explained(

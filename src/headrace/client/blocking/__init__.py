@@ -136,6 +136,8 @@ __all__ = [
     "events_to_arrow",
 ]
 
-make_public(Client, Stream, EventReader, SegmentRangeReader, TimeWindows, TxnWriter, KeyValueTable, Ack)
-make_public(ByteReader, ByteWriter)
+make_public(Client, Stream, TimeWindows, TxnWriter, KeyValueTable, Ack, ByteWriter)
+make_public(
+    EventReader, SegmentRangeReader, ByteReader, but=("next_batch", "read_all", "readinto", "readall")
+)
 make_public(EventWriter, Transaction, but=("write",))

@@ -11,6 +11,7 @@ from typing import Any
 from headrace.client.block_exit import beside
 from headrace.client.blocking.loop_thread import LoopThread
 from headrace.client.description import waiting
+from headrace.client.public_calls import OURS, outward
 from headrace.client.reader import byte_reader
 from headrace.client.writer import byte_writer
 from headrace.errors import HeadraceError
@@ -131,7 +132,11 @@ class ByteReader(io.RawIOBase):
         return data
 
     def _look(self, size: int, least: int) -> bytes:
-        return self._thread.run(self._reader.look(self._offset, size, least))
+        try:
+            return self._thread.run(self._reader.look(self._offset, size, least))
+        except OURS as error:
+            failure = outward(error)
+        raise failure
 
     def tell(self) -> int:
         return self._offset

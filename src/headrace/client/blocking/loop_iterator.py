@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Iterator, Sequence
 from typing import Generic, Self, TypeVar
 
 from headrace.client.blocking.loop_thread import LoopThread
+from headrace.client.public_calls import OURS, outward
 
 T = TypeVar("T")
 
@@ -37,13 +38,16 @@ class LoopIterator(Iterator[T], Generic[T]):
 
     def __next__(self) -> T:
         item = self._item
-        if item is None or item.is_taken:
-            try:
+        try:
+            if item is None or item.is_taken:
                 item = self._thread.run(self._hold())
-            except StopAsyncIteration:
-                raise StopIteration from None
-        item.is_taken = True  # right in front of the return: an interrupt finds both or neither done
-        return item.value
+            item.is_taken = True  # right in front of the return: an interrupt finds both or neither done
+            return item.value
+        except StopAsyncIteration:
+            failure: BaseException = StopIteration()
+        except OURS as error:
+            failure = outward(error)
+        raise failure
 
     async def _hold(self) -> _Item[T]:
         """Have an item that is not taken. It may be cancelled, also after it is done, and repeated."""
@@ -67,12 +71,16 @@ class PageIterator(Iterator[T], Generic[T]):
 
     def __next__(self) -> T:
         page, taken = self._page, self._taken
-        while taken == len(page):
-            for following in self._pages:  # unlike next(), it lets no interrupt in behind the page
-                self._page, self._taken = page, taken = following, 0
-                break
-            else:
-                raise StopIteration
-        item = page[taken]
-        self._taken = taken + 1
-        return item
+        try:
+            while taken == len(page):
+                for following in self._pages:  # unlike next(), it lets no interrupt in behind the page
+                    self._page, self._taken = page, taken = following, 0
+                    break
+                else:
+                    raise StopIteration
+            item = page[taken]
+            self._taken = taken + 1
+            return item
+        except OURS as error:
+            failure = outward(error)
+        raise failure

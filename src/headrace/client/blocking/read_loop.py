@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import Self
 
 from headrace.client.blocking.readers import EventReader
+from headrace.client.public_calls import OURS, outward
 from headrace.client.reader.event_batch import Event
 
 
@@ -24,14 +25,18 @@ class ReadLoop(Iterator[Event]):
         return self
 
     def __next__(self) -> Event:
-        if self._closed:
+        try:
+            if self._closed:
+                raise StopIteration
+            if self._reader is None:
+                self._reader = self._open()
+            for event in self._reader:  # unlike next(), it lets no interrupt in behind the event
+                return event
+            self.close()
             raise StopIteration
-        if self._reader is None:
-            self._reader = self._open()
-        for event in self._reader:  # unlike next(), it lets no interrupt in behind the event
-            return event
-        self.close()
-        raise StopIteration
+        except OURS as error:
+            failure = outward(error)
+        raise failure
 
     def close(self) -> None:
         """Leave it: nothing is read any more. Idempotent."""

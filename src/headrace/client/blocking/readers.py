@@ -9,6 +9,7 @@ from typing import Self
 from headrace.client.blocking.loop_iterator import LoopIterator
 from headrace.client.blocking.loop_thread import LoopThread
 from headrace.client.description import waiting
+from headrace.client.public_calls import OURS, outward
 from headrace.client.reader import event_reader, segment_range
 from headrace.client.reader.event_batch import Event, EventBatch
 from headrace.model.stream_cut import StreamCut
@@ -22,7 +23,8 @@ class EventReader:
     """
 
     # What is handed out is taken from the reader by the thread of its consumer. All that runs on the loop is
-    # a wait for it, whose result nobody needs: an interrupt loses nothing.
+    # a wait for it, whose result nobody needs: an interrupt loses nothing. It would in a call around these
+    # methods (public_calls), so they make their errors outward ones themselves.
 
     def __init__(self, reader: event_reader.EventReader, thread: LoopThread) -> None:
         self._reader = reader
@@ -40,12 +42,17 @@ class EventReader:
             TimeoutError: nothing came in time; nothing was lost.
         """
         reader = self._reader
-        batch = reader.handout.take_batch()
-        if batch is None:
-            wait = reader.fill() if timeout_s is None else reader.fill_within(timeout_s)
-            self._thread.run(wait)
+        try:
             batch = reader.handout.take_batch()
-        return batch
+            if batch is None:
+                wait = reader.fill() if timeout_s is None else reader.fill_within(timeout_s)
+                self._thread.run(wait)
+                batch = reader.handout.take_batch()
+            return batch
+        except OURS as error:
+            inner, failure = error, outward(error)
+        reader.handout.on_told(inner)
+        raise failure
 
     def batches(self) -> Iterator[EventBatch]:
         """Iterate over batches until the end. Raises as :meth:`next_batch`, and may go on after that."""
@@ -58,13 +65,18 @@ class EventReader:
     def __next__(self) -> Event:
         """Return the next event. Raises as :meth:`next_batch`."""
         reader = self._reader
-        event = reader.handout.take_event()
-        if event is None:
-            self._thread.run(reader.fill())
+        try:
             event = reader.handout.take_event()
             if event is None:
-                raise StopIteration
-        return event
+                self._thread.run(reader.fill())
+                event = reader.handout.take_event()
+                if event is None:
+                    raise StopIteration
+            return event
+        except OURS as error:
+            inner, failure = error, outward(error)
+        reader.handout.on_told(inner)
+        raise failure
 
     def position(self) -> StreamCut:
         """Return the cut behind the last event or batch that was handed out.
@@ -112,8 +124,12 @@ class SegmentRangeReader:
 
     def read_all(self) -> bytes:
         """Return all bytes that are left at once."""
-        self._thread.run(self._part.hold_all())
-        return self._part.take_all()
+        try:
+            self._thread.run(self._part.hold_all())
+            return self._part.take_all()
+        except OURS as error:
+            failure = outward(error)
+        raise failure
 
     def __iter__(self) -> Iterator[memoryview]:
         return self._blocks

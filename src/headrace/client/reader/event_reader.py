@@ -122,14 +122,14 @@ class EventReader:
             UnreachableError, UnknownOutcomeError: the store cannot be reached.
         """
         await self.fill()
-        return self.handout.take_batch()
+        return self._take_batch()
 
     async def next_batch_within(self, timeout_s: float) -> EventBatch | None:
         """Like :meth:`next_batch`, but wait no longer than ``timeout_s``. Raises TimeoutError; nothing is
         lost.
         """
         await self.fill_within(timeout_s)
-        return self.handout.take_batch()
+        return self._take_batch()
 
     def batches(self) -> AsyncIterator[EventBatch]:
         """Iterate over batches until the end. Raises as :meth:`next_batch`, and may go on after that."""
@@ -141,13 +141,24 @@ class EventReader:
 
     async def __anext__(self) -> Event:
         """Return the next event. Raises as :meth:`next_batch`."""
-        event = self.handout.take_event()
-        if event is None:
-            await self.fill()
+        try:
             event = self.handout.take_event()
             if event is None:
-                raise StopAsyncIteration
-        return event
+                await self.fill()
+                event = self.handout.take_event()
+                if event is None:
+                    raise StopAsyncIteration
+            return event
+        except HeadraceError as error:
+            self.handout.on_told(error)
+            raise
+
+    def _take_batch(self) -> EventBatch | None:
+        try:
+            return self.handout.take_batch()
+        except HeadraceError as error:
+            self.handout.on_told(error)
+            raise
 
     def position(self) -> StreamCut:
         """Return the cut behind the last event or batch that was handed out.

@@ -13,7 +13,7 @@ from headrace.errors import HeadraceError
 
 
 class Handout:
-    """A batch that is taken event by event or at once, or an error that is raised once, or nothing."""
+    """A batch that is taken event by event or at once, or an error that is told once, or nothing."""
 
     __slots__ = ("_batch", "_count", "_decoder", "_error", "_offsets", "_payloads", "_segment_id", "_taken")
 
@@ -73,5 +73,9 @@ class Handout:
 
     def _raise(self) -> None:
         if self._error is not None:
-            error, self._error = self._error, None
-            raise error
+            raise self._error
+
+    def on_told(self, error: BaseException) -> None:
+        """Drop the error, which the consumer has now. Until then each taking raises it."""
+        if self._error is error:
+            self._error = None
