@@ -340,6 +340,10 @@ class ClosedError(OwnershipError):
     """The component that was asked is stopping or has stopped; nothing was done."""
 
 
+class OpenedBeforeForkError(ClosedError):
+    """What was asked belongs to the process that this one was forked from; nothing was done."""
+
+
 class SessionExpiredError(OwnershipError):
     """The session with the coordinator is over; nothing was done. What it owned may have another owner."""
 

@@ -93,7 +93,7 @@ def test_every_example_of_the_documentation_runs_and_says_what_it_shows(server, 
 
 
 def test_the_other_client_has_the_same_calls_and_documents_them_with_await():
-    private = {"prepare_fork", "transactions", "close"}
+    private = {"transactions", "close"}
     for twin, waiting in ((headrace.aio.Client, headrace.Client), (headrace.aio.Stream, headrace.Stream)):
         names = {name for name in dir(twin) if not name.startswith("_")} - private
         assert names <= set(dir(waiting))

@@ -8,13 +8,16 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Generic, Self, TypeVar
 
+from headrace.client.forks import OfOneProcess
+
 T = TypeVar("T")
 
 
-class Each(AsyncIterator[T], Generic[T]):
+class Each(OfOneProcess, AsyncIterator[T], Generic[T]):
     """What a call returns, time after time, until that is None. The call goes on only when it returns."""
 
-    __slots__ = ("_call",)
+    __slots__ = ("__weakref__", "_call")
+    _called = "the iterator"
 
     def __init__(self, call: Callable[[], Awaitable[T | None]]) -> None:
         self._call = call
@@ -29,10 +32,11 @@ class Each(AsyncIterator[T], Generic[T]):
         return item
 
 
-class Items(AsyncIterator[T], Generic[T]):
+class Items(OfOneProcess, AsyncIterator[T], Generic[T]):
     """The items of pages, one by one."""
 
-    __slots__ = ("_page", "_pages", "_taken")
+    __slots__ = ("__weakref__", "_page", "_pages", "_taken")
+    _called = "the iterator"
 
     def __init__(self, pages: AsyncIterator[Sequence[T]]) -> None:
         self._pages = pages

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Coroutine, Generator
 from types import TracebackType
 from typing import Any, Generic, Protocol, TypeVar
+
+from headrace.client.forks import OfOneProcess
 
 
 class Closable(Protocol):
@@ -18,10 +21,11 @@ class Closable(Protocol):
 T = TypeVar("T", bound=Closable)
 
 
-class Opening(Generic[T]):
+class Opening(OfOneProcess, Generic[T]):
     """Use it once, either way."""
 
-    __slots__ = ("_coroutine", "_opened")
+    __slots__ = ("__weakref__", "_coroutine", "_opened")
+    _called = "the opening"
 
     def __init__(self, coroutine: Coroutine[Any, Any, T]) -> None:
         self._coroutine = coroutine
@@ -29,6 +33,10 @@ class Opening(Generic[T]):
 
     def __repr__(self) -> str:
         return "<headrace.aio.Opening: await it, or use it in 'async with'>"
+
+    def _leave_to_parent(self) -> None:
+        if inspect.getcoroutinestate(self._coroutine) == inspect.CORO_CREATED:
+            self._coroutine.close()  # or Python complains that it never ran
 
     def __await__(self) -> Generator[Any, None, T]:
         return self._coroutine.__await__()

@@ -11,6 +11,7 @@ from headrace.client.control.streams import StreamInfo
 from headrace.client.face.cuts import CutFace
 from headrace.client.face.events import EventFace
 from headrace.client.face.streams import StreamFace
+from headrace.client.forks import OfOneProcess
 from headrace.client.reader.cuts import Edge, belongs, parse_edge
 from headrace.client.reader.event_batch import Event
 from headrace.client.reader.event_columns import find_parser
@@ -46,7 +47,7 @@ class StreamClient(StreamFace, CutFace, EventFace):
     """The calls of a client about streams."""
 
 
-class Stream:
+class Stream(OfOneProcess):
     """A stream that may or may not exist; every call asks anew.
 
     >>> orders = client.stream("demo/orders")

@@ -4,7 +4,19 @@ from __future__ import annotations
 
 import threading
 
+from headrace.client.forks import OfOneProcess
 from headrace.errors import DeadlineExceededError
+
+
+class AckCondition(OfOneProcess, threading.Condition):
+    """What the acknowledgements of one writer wait for."""
+
+    def __init__(self, lock: threading.Lock, writer: object) -> None:
+        super().__init__(lock)
+        self._writer = writer
+
+    def __repr__(self) -> str:
+        return repr(self._writer)
 
 
 class Ack:
@@ -12,7 +24,7 @@ class Ack:
 
     __slots__ = ("_condition", "_done", "_error", "event_count", "events", "is_told", "keys", "size_bytes")
 
-    def __init__(self, condition: threading.Condition) -> None:
+    def __init__(self, condition: AckCondition) -> None:
         self._condition = condition
         self._done = False
         self._error: BaseException | None = None
@@ -25,7 +37,13 @@ class Ack:
         self.size_bytes = 0
 
     def done(self) -> bool:
-        """Tell whether it is settled, either way."""
+        """Tell whether it is settled, either way.
+
+        Raises:
+            OpenedBeforeForkError: it was not when this process was forked, and will not be here.
+        """
+        if not self._done:
+            self._condition._check_process()  # noqa: SLF001 - of our own
         return self._done
 
     def wait(self, timeout_s: float | None = None) -> None:

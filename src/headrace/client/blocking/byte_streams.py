@@ -11,13 +11,14 @@ from typing import Any
 from headrace.client.block_exit import beside
 from headrace.client.blocking.loop_thread import LoopThread
 from headrace.client.description import waiting
+from headrace.client.forks import OfOneProcess
 from headrace.client.public_calls import OURS, outward
 from headrace.client.reader import byte_reader
 from headrace.client.writer import byte_writer
 from headrace.errors import HeadraceError
 
 
-class ByteWriter(io.RawIOBase):
+class ByteWriter(OfOneProcess, io.RawIOBase):
     """A file that only grows. ``write`` waits while too much is not durable yet, ``flush`` until all of it
     is.
     """
@@ -94,7 +95,7 @@ class ByteWriter(io.RawIOBase):
                 self._thread.finish(self._writer.finish())
 
 
-class ByteReader(io.RawIOBase):
+class ByteReader(OfOneProcess, io.RawIOBase):
     """A file that may still grow: reading waits at its end until there is more, or the byte stream is
     sealed.
     """

@@ -5,6 +5,7 @@ from __future__ import annotations
 from headrace.client.blocking.loop_thread import LoopThread
 from headrace.client.blocking.writers import Writer
 from headrace.client.description import waiting
+from headrace.client.forks import OfOneProcess
 from headrace.client.reader import time_windows as on_loop
 from headrace.client.writer import event_writer
 from headrace.model.stream_cut import StreamCut
@@ -35,7 +36,7 @@ class EventWriter(Writer):
         self._thread.run(note())
 
 
-class TimeWindows:
+class TimeWindows(OfOneProcess):
     """Follows the watermarks of one stream along positions that ascend. One consumer at a time."""
 
     def __init__(self, windows: on_loop.TimeWindows, thread: LoopThread) -> None:

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Iterator, Sequence
 from typing import Generic, Self, TypeVar
 
 from headrace.client.blocking.loop_thread import LoopThread
+from headrace.client.forks import OfOneProcess
 from headrace.client.public_calls import OURS, outward
 
 T = TypeVar("T")
@@ -20,12 +21,14 @@ class _Item(Generic[T]):
         self.is_taken = False
 
 
-class LoopIterator(Iterator[T], Generic[T]):
+class LoopIterator(OfOneProcess, Iterator[T], Generic[T]):
     """Gives what an asynchronous iterator gives, which has to outlive a wait that is cancelled.
 
     One consumer at a time. An item that has come and was not returned, because Ctrl-C ended the wait for it,
     is the next one.
     """
+
+    _called = "the iterator"
 
     def __init__(self, thread: LoopThread, items: AsyncIterator[T]) -> None:
         self._thread = thread
@@ -58,8 +61,10 @@ class LoopIterator(Iterator[T], Generic[T]):
             return item
 
 
-class PageIterator(Iterator[T], Generic[T]):
+class PageIterator(OfOneProcess, Iterator[T], Generic[T]):
     """Gives the items of pages, one hop to the loop's thread for each page."""
+
+    _called = "the iterator"
 
     def __init__(self, thread: LoopThread, pages: AsyncIterator[Sequence[T]]) -> None:
         self._pages = LoopIterator(thread, pages)

@@ -9,6 +9,7 @@ from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from typing import Any, Final, TypeVar
 
+from headrace.client.forks import OfOneProcess
 from headrace.errors import ClosedError
 from headrace.runtime.blocking import ThreadHandle, start_thread
 from headrace.runtime.loops import LoopKind, loop_factory
@@ -21,8 +22,11 @@ the exit.
 """
 
 
-class LoopThread:
+class LoopThread(OfOneProcess):
     """Runs coroutines on its loop and gives their results to other threads."""
+
+    _called = "the iterator"
+    _endings = frozenset({"finish", "stop"})
 
     def __init__(self, kind: LoopKind) -> None:
         self._kind = kind

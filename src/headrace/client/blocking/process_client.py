@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import threading
 import weakref
 from collections.abc import Callable
@@ -15,29 +14,18 @@ from headrace.client.blocking.loop_thread import LoopThread
 from headrace.client.blocking.waits import OnLoop
 from headrace.client.config import ClientConfig
 from headrace.client.connect import Client, connect
+from headrace.client.forks import at_fork
 from headrace.errors import ClosedError, HeadraceError
-
-_FORK_TIMEOUT_S: Final = 2.0
-
-_abandoned: Final[list[object]] = []
-"""What a forked child inherited and must neither use nor destroy: the parent's sockets and channels
-depend on it.
-"""
-
 
 _clients: Final[weakref.WeakSet[ProcessClient]] = weakref.WeakSet()
 
 
-def _prepare_fork() -> None:
-    """Close every control channel: a child that inherits the threads' locks of an open one would wait for
-    ever.
-    """
+def _after_in_child() -> None:
     for client in list(_clients):
-        client.prepare_fork()
+        client._after_fork()  # noqa: SLF001 - our own class
 
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(before=_prepare_fork)
+at_fork(in_child=_after_in_child)
 
 
 class ProcessClient(OnLoop[Client]):
@@ -47,7 +35,7 @@ class ProcessClient(OnLoop[Client]):
         self.uri = uri
         self.config = config
         self._lock = threading.Lock()
-        self._running: tuple[int, LoopThread, Client] | None = None
+        self._running: tuple[LoopThread, Client] | None = None
         self._closed = False
         _clients.add(self)
 
@@ -55,13 +43,10 @@ class ProcessClient(OnLoop[Client]):
         state = "closed" if self._closed else "not connected yet" if self._running is None else "open"
         return f"<headrace.Client of {self.uri}, {state}>"
 
-    def prepare_fork(self) -> None:
-        """Called in the parent right before a fork, on the thread that forks."""
-        running = self._running
-        if running is None or running[0] != os.getpid():
-            return
-        with contextlib.suppress(HeadraceError, TimeoutError):
-            running[1].run(running[2].prepare_fork(), _FORK_TIMEOUT_S)
+    def _after_fork(self) -> None:
+        """In the child: what runs is the parent's, and so is a thread that holds the lock."""
+        self._lock = threading.Lock()
+        self._running = None
 
     def __reduce__(self) -> tuple[Callable[..., Any], tuple[str, ClientConfig]]:
         return type(self), (self.uri, self.config)
@@ -69,23 +54,20 @@ class ProcessClient(OnLoop[Client]):
     def _start(self) -> tuple[LoopThread, Client]:
         """Return the loop's thread and its client, both of this process."""
         running = self._running
-        if running is not None and running[0] == os.getpid() and not self._closed:
-            return running[1], running[2]
+        if running is not None and not self._closed:
+            return running
         with self._lock:
-            running = self._running
             if self._closed:
                 raise ClosedError("the client is closed")
-            if running is None or running[0] != os.getpid():
-                if running is not None:
-                    _abandoned.append(running)
+            if self._running is None:
                 thread = LoopThread(self.config.loop)
                 try:
                     client = thread.call(lambda: connect(self.uri, self.config))
                 except BaseException:
                     thread.stop()
                     raise
-                running = self._running = (os.getpid(), thread, client)
-        return running[1], running[2]
+                self._running = thread, client
+            return self._running
 
     def close(self) -> None:
         """Close every writer that is still open, then drop connections and end the thread. Idempotent.
@@ -100,9 +82,9 @@ class ProcessClient(OnLoop[Client]):
         with self._lock:
             self._closed = True
             running = self._running
-        if running is None or running[0] != os.getpid():
+        if running is None:
             return
-        thread, client = running[1:]
+        thread, client = running
         try:
             with contextlib.suppress(ClosedError):  # another thread has closed it
                 thread.run(client.close())

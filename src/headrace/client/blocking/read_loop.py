@@ -6,15 +6,18 @@ from collections.abc import Callable, Iterator
 from typing import Self
 
 from headrace.client.blocking.readers import EventReader
+from headrace.client.forks import OfOneProcess
 from headrace.client.public_calls import OURS, outward
 from headrace.client.reader.event_batch import Event
 
 
-class ReadLoop(Iterator[Event]):
+class ReadLoop(OfOneProcess, Iterator[Event]):
     """Made by :meth:`Client.read`. After Ctrl-C, or an error, it goes on as its reader does.
 
     A loop that nothing refers to any more has been left.
     """
+
+    _called = "the loop over events"
 
     def __init__(self, open_reader: Callable[[], EventReader]) -> None:
         self._open = open_reader

@@ -9,13 +9,14 @@ from typing import Self
 from headrace.client.blocking.loop_iterator import LoopIterator
 from headrace.client.blocking.loop_thread import LoopThread
 from headrace.client.description import waiting
+from headrace.client.forks import OfOneProcess
 from headrace.client.public_calls import OURS, outward
 from headrace.client.reader import event_reader, segment_range
 from headrace.client.reader.event_batch import Event, EventBatch
 from headrace.model.stream_cut import StreamCut
 
 
-class EventReader:
+class EventReader(OfOneProcess):
     """Reads the events of a stream between two cuts. One consumer at a time.
 
     It is an iterator over events. A caller that stops, or whose wait ends by Ctrl-C or by time, goes on right
@@ -42,6 +43,7 @@ class EventReader:
             TimeoutError: nothing came in time; nothing was lost.
         """
         reader = self._reader
+        self._check_process()  # an iterator over batches has the method itself
         try:
             batch = reader.handout.take_batch()
             if batch is None:
@@ -98,7 +100,7 @@ class EventReader:
         self.close()
 
 
-class SegmentRangeReader:
+class SegmentRangeReader(OfOneProcess):
     """The bytes ``[start, end)`` of a segment. One consumer at a time.
 
     A caller that stops, or whose wait ends by Ctrl-C, goes on behind the last block, or batch, that was

@@ -17,6 +17,7 @@ from typing import Any, Final, Self
 from headrace.client.blocking.loop_iterator import LoopIterator, PageIterator
 from headrace.client.blocking.loop_thread import LoopThread
 from headrace.client.description import waiting
+from headrace.client.forks import OfOneProcess
 from headrace.client.tables import key_value_table
 from headrace.client.tables.changes import Change
 from headrace.client.tables.key_layout import Key
@@ -30,7 +31,7 @@ _VALUE_OF: Final = attrgetter("value")
 _PAIR_OF: Final = attrgetter("key", "value")
 
 
-class KeyValueTable(MutableMapping[Key, bytes]):
+class KeyValueTable(OfOneProcess, MutableMapping[Key, bytes]):
     """A table as a mapping, in the order of its keys, and with versions. For any number of threads.
 
     Keys, errors and limits are those of :class:`KeyValueTable`. ``len``, iteration and what is made of them

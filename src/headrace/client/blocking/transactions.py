@@ -11,6 +11,7 @@ from headrace.client.blocking.loop_thread import LoopThread
 from headrace.client.blocking.writers import Writer
 from headrace.client.control.transactions import SinkWatermark, TransactionStatus, TransactionTag
 from headrace.client.description import waiting
+from headrace.client.forks import OfOneProcess
 from headrace.client.writer import txn_writer as on_loop
 from headrace.errors import ClosedError, HeadraceError
 
@@ -19,6 +20,8 @@ T = TypeVar("T")
 
 class Transaction(Writer):
     """An open transaction. As a context manager it commits, or aborts if an exception leaves the block."""
+
+    _leaving_is_a_call = True
 
     def __init__(self, transaction: on_loop.Transaction, thread: LoopThread) -> None:
         super().__init__(transaction, thread)
@@ -108,7 +111,7 @@ class Transaction(Writer):
             return  # the exception being raised matters more
 
 
-class TxnWriter:
+class TxnWriter(OfOneProcess):
     """Begins transactions on one stream and keeps them alive."""
 
     def __init__(self, writer: on_loop.TxnWriter, thread: LoopThread) -> None:

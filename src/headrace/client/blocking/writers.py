@@ -11,10 +11,11 @@ from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 
 from headrace.client.block_exit import beside
-from headrace.client.blocking.acks import Ack
+from headrace.client.blocking.acks import Ack, AckCondition
 from headrace.client.blocking.given_batch import own_batch, own_list
 from headrace.client.blocking.loop_thread import LoopThread
 from headrace.client.description import described, writer_state
+from headrace.client.forks import OfOneProcess
 from headrace.client.public_calls import outward
 from headrace.client.vectors import is_arrow
 from headrace.client.writer import ack as on_loop
@@ -39,7 +40,7 @@ def _settle_part(whole: on_loop.Ack, part: on_loop.Ack) -> None:
     whole.settle_part(part.error())
 
 
-class Writer:
+class Writer(OfOneProcess):
     """Writes events to a stream or a transaction from any thread.
 
     ``write`` waits only while the window is full. Closing makes everything durable.
@@ -53,7 +54,7 @@ class Writer:
         self._plain: type[object] = bytes if codec is None else EncodedEvent
         self._encode: Callable[[Any], bytes] = own_event if codec is None else codec.encode
         self._lock = threading.Lock()
-        self._condition = threading.Condition(self._lock)
+        self._condition = AckCondition(self._lock, self)
         self._queue: list[tuple[Ack, Callable[[], on_loop.Ack] | None]] = []
         """Handed over in order: batches of single events, and calls that bring many."""
         self._open: Ack | None = None

@@ -21,6 +21,7 @@ from headrace.client.connections.tls_failures import (
     server_speaks_tls,
 )
 from headrace.client.connections.tls_probe import greets_plainly, speaks_tls
+from headrace.client.forks import OfOneProcess
 from headrace.errors import ClosedError, ConnectionLostError, TlsError, UnreachableError, UnsupportedError
 from headrace.model.endpoint import Endpoint
 from headrace.runtime import logs
@@ -54,8 +55,10 @@ class _Call:
             self.future.set_exception(error)
 
 
-class ConnectionPool:
+class ConnectionPool(OfOneProcess):
     """At most ``connections_max`` connections per host and use; each is shared by many flows. One loop."""
+
+    _called = "the connection"
 
     def __init__(
         self, *, connections_max: int = 2, connect_timeout_s: float = 5.0, tls: ssl.SSLContext | None = None

@@ -7,9 +7,9 @@ reached a controller, nothing has happened, and the caller learns that.
 
 from __future__ import annotations
 
-import asyncio
 import re
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Final, TypeVar
 from urllib.parse import unquote
 
@@ -17,7 +17,9 @@ from headrace.client.config import ClientConfig, ControllerAddress
 from headrace.client.connections.tls import channel_credentials
 from headrace.client.connections.tls_failures import CERTIFICATE_HINT, failure_of_channel, server_speaks_tls
 from headrace.client.connections.tls_probe import speaks_tls
+from headrace.client.control.channel import ChannelCutError, ControlChannel
 from headrace.client.credentials import NO_CREDENTIALS
+from headrace.client.forks import OfOneProcess
 from headrace.errors import (
     ClosedError,
     ConnectionLostError,
@@ -85,8 +87,10 @@ _TOLD_AFTER: Final = 6
 """Attempts, which take a second; the command line does not make so many."""
 
 
-class Controller:
+class Controller(OfOneProcess):
     """The control plane as seen by one client. Used on one loop."""
+
+    _called = "the client"
 
     def __init__(self, address: ControllerAddress, config: ClientConfig, entropy: Entropy) -> None:
         self._address = address
@@ -94,9 +98,7 @@ class Controller:
         self._entropy = entropy
         self._endpoints = list(address.endpoints)
         self._next = 0
-        self._channel: grpc.aio.Channel | None = None
-        self._stubs: dict[Any, tuple[grpc.aio.Channel, Any]] = {}
-        """By service, with the channel of each: a stub makes an object for every call of its service."""
+        self._channel: ControlChannel | None = None
         self._discovered = not address.discover
         self._closed = False
         self._told = False
@@ -180,33 +182,22 @@ class Controller:
         self, stub: Any, method: str, request: Any, timeout_s: float
     ) -> tuple[Any, HeadraceError | None]:
         """Return the reply, and the error that it stands for if it refuses."""
-        channel = await self._open_channel()
-        try:
-            start = getattr(self._stub(stub, channel), method)
-            call = start(request, timeout=timeout_s, metadata=self._metadata)
-            reply = await call
+        while True:
+            channel = await self._open_channel()
+            try:
+                reply, call = await channel.call(
+                    stub, method, request, timeout_s=timeout_s, metadata=self._metadata
+                )
+            except ChannelCutError:
+                continue  # this process was forked: no fault of the controller, and no attempt
+            except grpc.RpcError as error:
+                raise await self._translate(channel, method, error) from None  # its details are in the text
             refusal = refusal_of(method, reply, ())
             if refusal is not None:
-                refusal = refusal_of(method, reply, await call.trailing_metadata() or ())
+                refusal = refusal_of(method, reply, call.trailing_metadata() or ())
             return reply, refusal
-        except grpc.aio.AioRpcError as error:
-            raise await self._translate(channel, method, error) from None  # its details are in the text
-        except asyncio.CancelledError:
-            # A channel closed by another call's failure cancels its calls; our own cancellation goes on.
-            task = asyncio.current_task()
-            if task is not None and task.cancelling() == 0 and channel is not self._channel:
-                raise ConnectionLostError(f"{method}: the channel was closed") from None
-            raise
 
-    def _stub(self, service: Any, channel: grpc.aio.Channel) -> Any:
-        known = self._stubs.get(service)
-        if known is None or known[0] is not channel:
-            known = self._stubs[service] = (channel, service(channel))
-        return known[1]
-
-    async def _translate(
-        self, channel: grpc.aio.Channel, method: str, error: grpc.aio.AioRpcError
-    ) -> HeadraceError:
+    async def _translate(self, channel: ControlChannel, method: str, error: Any) -> HeadraceError:
         told = told_error(error.trailing_metadata() or ())
         if told is not None:
             return self._explain(told)
@@ -222,7 +213,7 @@ class Controller:
             if mismatch is not None:
                 return mismatch
         if code is grpc.StatusCode.UNAVAILABLE and len(self._endpoints) > 1:
-            await self._move_on(channel)
+            self._move_on(channel)
         if code is grpc.StatusCode.UNAVAILABLE and details.startswith(_NOT_SENT):
             reason = _GRPC_WORDS.sub(r"\1: ", unquote(details.rpartition("last error: ")[2]))  # [::1]
             if reason.endswith("Connection refused"):
@@ -251,18 +242,18 @@ class Controller:
             return server_speaks_tls(str(endpoint))
         return None
 
-    async def _move_on(self, channel: grpc.aio.Channel) -> None:
+    def _move_on(self, channel: ControlChannel) -> None:
         """Use the next controller from now on, unless another call has moved on already."""
         if self._channel is channel:
             self._channel = None
             self._next += 1
-            await channel.close(None)
+            channel.close()
 
-    async def _open_channel(self) -> grpc.aio.Channel:
+    async def _open_channel(self) -> ControlChannel:
         if self._closed:
             raise ClosedError("the client is closed")
         channel = self._channel
-        if channel is None:
+        if channel is None or not channel.is_open:
             endpoint = self._endpoints[self._next % len(self._endpoints)]
             _log.info("a controller is chosen", controller=endpoint, tls=self._address.tls)
             channel = self._channel = self._make_channel(endpoint)
@@ -271,8 +262,7 @@ class Controller:
             await self._discover(channel)
         return channel if self._channel is None else self._channel
 
-    def _make_channel(self, endpoint: Endpoint) -> grpc.aio.Channel:
-        target = str(endpoint)
+    def _make_channel(self, endpoint: Endpoint) -> ControlChannel:
         # A controller that restarts should be found again within a second, not after a minute of back-off.
         options = [
             ("grpc.initial_reconnect_backoff_ms", 50),
@@ -280,17 +270,20 @@ class Controller:
             ("grpc.max_reconnect_backoff_ms", 1000),
             ("grpc.enable_http_proxy", 0),
         ]
-        if not self._address.tls:
-            return grpc.aio.insecure_channel(target, options)
-        return grpc.aio.secure_channel(target, channel_credentials(self._config), options)
+        credentials = partial(channel_credentials, self._config) if self._address.tls else None
+        return ControlChannel(str(endpoint), options, credentials)
 
-    async def _discover(self, channel: grpc.aio.Channel) -> None:
+    async def _discover(self, channel: ControlChannel) -> None:
         """Learn the addresses of all controllers; without an answer the given ones stay."""
         try:
-            reply = await ControllerServiceStub(channel).getControllerServerList(
-                pb.ServerRequest(), timeout=self._config.connect_timeout_s, metadata=self._metadata
+            reply, _ = await channel.call(
+                ControllerServiceStub,
+                "getControllerServerList",
+                pb.ServerRequest(),
+                timeout_s=self._config.connect_timeout_s,
+                metadata=self._metadata,
             )
-        except grpc.aio.AioRpcError:
+        except (grpc.RpcError, ChannelCutError):
             return
         listed = [convert.endpoint_from_message(node) for node in reply.nodeURI if 0 < node.port <= _PORT_MAX]
         if listed:
@@ -299,18 +292,9 @@ class Controller:
     async def close(self) -> None:
         """Close the channel; calls in progress fail. Idempotent."""
         self._closed = True
-        await self.release()
-
-    async def release(self) -> bool:
-        """Close the channel, and return whether there was one. The next call opens another one; calls in
-        progress are repeated there.
-        """
         channel, self._channel = self._channel, None
-        self._stubs.clear()
-        if channel is None:
-            return False
-        await channel.close(None)
-        return True
+        if channel is not None:
+            channel.close()
 
 
 def is_final(error: Exception) -> bool:

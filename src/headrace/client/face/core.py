@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 from types import TracebackType
-from typing import Final, Self
+from typing import Self
 
 from headrace.client.block_exit import close_at_exit
 from headrace.client.config import ClientConfig, ControllerAddress
@@ -17,6 +16,7 @@ from headrace.client.control.stream_times import StreamTimes
 from headrace.client.control.streams import Streams
 from headrace.client.control.tokens import Tokens
 from headrace.client.control.transactions import Transactions
+from headrace.client.forks import OfOneProcess
 from headrace.client.owner_calls import OwnerCalls
 from headrace.client.reader.cuts import Cuts
 from headrace.client.segment_calls import SegmentCalls
@@ -30,10 +30,6 @@ from headrace.runtime.supervisor import Supervisor
 
 _log = logs.logger(__name__)
 
-_CHANNEL_ENDS_S: Final = 0.02
-"""The threads of gRPC tidy up a closed channel and tell nobody when they are done. A child that was forked
-meanwhile waits for their locks for ever: 9 of 2,000 did, and after a quarter of this none of 11,000."""
-
 
 def _warn_of_plain_credentials(address: ControllerAddress, config: ClientConfig) -> None:
     if config.credentials is None or address.tls:
@@ -43,7 +39,7 @@ def _warn_of_plain_credentials(address: ControllerAddress, config: ClientConfig)
         _log.warning("credentials are sent unencrypted: connect to tls://...", controller=str(distant[0]))
 
 
-class ClientCore:
+class ClientCore(OfOneProcess):
     """One connection to the system, shared by everything that is made from it. Used on one loop."""
 
     def __init__(self, uri: str, config: ClientConfig, entropy: Entropy) -> None:
@@ -78,11 +74,6 @@ class ClientCore:
 
     def __repr__(self) -> str:
         return f"<headrace.aio.Client of {self.uri}, {'closed' if self._closed else 'open'}>"
-
-    async def prepare_fork(self) -> None:
-        """Release what does not survive a fork in this process; it is opened again by its next use."""
-        if await self._controller.release():
-            await asyncio.sleep(_CHANNEL_ENDS_S)
 
     async def close(self) -> None:
         """Close every writer that is still open, then drop connections and stop. Idempotent.

@@ -10,13 +10,14 @@ from typing import Self
 
 from headrace.client.config import ReaderConfig
 from headrace.client.description import described
+from headrace.client.forks import OfOneProcess
 from headrace.client.reader.segment_range import SegmentRangeReader
 from headrace.client.segment_calls import SegmentCalls
 from headrace.client.services import ClientServices, SegmentAddress
 from headrace.errors import InvalidArgumentError
 
 
-class ByteReader:
+class ByteReader(OfOneProcess):
     """Made by :meth:`Client.byte_reader`. One consumer at a time; used on one loop."""
 
     def __init__(

@@ -16,6 +16,7 @@ from typing import Final, Self
 
 from headrace.client.config import ReaderConfig
 from headrace.client.description import described
+from headrace.client.forks import OfOneProcess
 from headrace.client.iterators import Each
 from headrace.client.reader.cuts import Cuts, Edge, parse_edge
 from headrace.client.reader.event_batch import Decoder, Event, EventBatch
@@ -39,7 +40,7 @@ from headrace.model.stream_cut import COMPLETED, StreamCut
 _READ_BYTES_MIN: Final = 64 * KIB
 
 
-class EventReader:
+class EventReader(OfOneProcess):
     """Made by :meth:`Client.event_reader`. One consumer at a time; used on one loop.
 
     It is an iterator over events. A caller that stops, or whose wait is cancelled, goes on right behind the

@@ -7,15 +7,18 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import suppress
 from typing import Self
 
+from headrace.client.forks import OfOneProcess
 from headrace.client.reader.event_batch import Event
 from headrace.client.reader.event_reader import EventReader
 
 
-class ReadLoop(AsyncIterator[Event]):
+class ReadLoop(OfOneProcess, AsyncIterator[Event]):
     """Made by :meth:`Client.read`. After a cancelled wait, or an error, it goes on as its reader does.
 
     A loop that nothing refers to any more has been left.
     """
+
+    _called = "the loop over events"
 
     def __init__(self, open_reader: Callable[[], Awaitable[EventReader]]) -> None:
         self._open = open_reader

@@ -11,6 +11,7 @@ from typing import Self
 from headrace.client.config import ReaderConfig
 from headrace.client.connections.reply_receiver import ReadBlock
 from headrace.client.description import described
+from headrace.client.forks import OfOneProcess
 from headrace.client.iterators import Each
 from headrace.client.reader.event_batch import EventBatch
 from headrace.client.reader.event_cutter import EventCutter
@@ -19,7 +20,7 @@ from headrace.client.services import ClientServices, SegmentAddress
 from headrace.errors import ClosedError, DataCorruptionError, HeadraceError, InvalidArgumentError
 
 
-class SegmentRangeReader:
+class SegmentRangeReader(OfOneProcess):
     """The bytes ``[start, end)`` of a segment, in order. One consumer at a time; used on one loop.
 
     ``end`` None reads until the segment is sealed. The bytes must be there or come: a range behind the end

@@ -17,6 +17,7 @@ from typing import Final
 
 from headrace.client.config import ReaderConfig
 from headrace.client.description import described
+from headrace.client.forks import OfOneProcess
 from headrace.client.reader.cuts import Cuts
 from headrace.client.reader.segment_range import SegmentRangeReader
 from headrace.client.segment_calls import SegmentCalls
@@ -125,7 +126,7 @@ class MarkReader:
                 continue
 
 
-class TimeWindows:
+class TimeWindows(OfOneProcess):
     """Follows the watermarks of one stream along positions that ascend.
 
     Made by :meth:`Client.time_windows`.

@@ -15,6 +15,7 @@ from types import TracebackType
 from typing import Any, Final, Self, TypeVar, overload
 
 from headrace.client.description import described
+from headrace.client.forks import OfOneProcess
 from headrace.client.iterators import Items
 from headrace.client.owner_calls import OwnerCalls
 from headrace.client.tables.changes import Change, Insert, Put, Remove, check_changes
@@ -38,7 +39,7 @@ _PUTS_IN_FLIGHT_MAX: Final = 64
 T = TypeVar("T")
 
 
-class KeyValueTable:
+class KeyValueTable(OfOneProcess):
     """Reads and changes one table. Any number of calls may be in flight. Used on one loop.
 
     A *key* is ``bytes`` in a table without secondary keys, else the pair ``(primary, secondary)``; each part

@@ -8,6 +8,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Generator, Iterable
 
+from headrace.client import forks
+from headrace.errors import OpenedBeforeForkError
+
 
 class Ack:
     """Done when everything it stands for is durable. Await it any number of times, or not at all.
@@ -15,24 +18,31 @@ class Ack:
     Cancelling a waiter does not undo the write. The writer splits and settles it; used on one loop.
     """
 
-    __slots__ = ("_callbacks", "_error", "_open_parts", "_waiters", "is_told")
+    __slots__ = ("_callbacks", "_error", "_generation", "_open_parts", "_waiters", "is_told")
 
     def __init__(self, parts: int = 0) -> None:
         self.is_told = False
         """A caller was given the error, if there is one."""
         self._open_parts = parts
+        self._generation = forks.generation
         self._error: BaseException | None = None
         self._waiters: list[asyncio.Future[None]] | None = None
         self._callbacks: list[Callable[[Ack], None]] | None = None
 
     def __repr__(self) -> str:
         state = (
-            "not durable yet" if not self.done() else f"failed: {self._error}" if self._error else "durable"
+            "not durable yet" if self._open_parts else f"failed: {self._error}" if self._error else "durable"
         )
         return f"<headrace.aio.Ack: {state}>"
 
     def done(self) -> bool:
-        """Tell whether it is settled, either way."""
+        """Tell whether it is settled, either way.
+
+        Raises:
+            OpenedBeforeForkError: it was not when this process was forked, and will not be here.
+        """
+        if self._open_parts and self._generation != forks.generation:
+            raise OpenedBeforeForkError("the event was written before a fork: ask the process that wrote it")
         return self._open_parts == 0
 
     def error(self) -> BaseException | None:

@@ -11,6 +11,7 @@ from types import TracebackType
 from typing import Protocol, Self
 
 from headrace.client.block_exit import close_at_exit
+from headrace.client.forks import OfOneProcess
 from headrace.client.writer.ack import Ack
 from headrace.client.writer.open_writers import OpenWriters
 from headrace.errors import ClosedError, HeadraceError
@@ -26,7 +27,7 @@ class Face(Protocol):
         """Return how much was given that is not known to be durable, if no caller was notified."""
 
 
-class ClosableWriter(ABC):
+class ClosableWriter(OfOneProcess, ABC):
     """Takes things and makes them durable until it is stopped. Used on one loop."""
 
     unit = "events"

@@ -26,6 +26,7 @@ from headrace.client.control.transactions import (
     TransactionTag,
 )
 from headrace.client.description import described
+from headrace.client.forks import OfOneProcess
 from headrace.client.serializers import Codec
 from headrace.client.services import ClientServices, SegmentAddress
 from headrace.client.writer.ack import Ack
@@ -73,6 +74,8 @@ class Transaction(RoutedWriter):
 
     Once it is not open any more, every call but :meth:`status` is refused at once with its state.
     """
+
+    _leaving_is_a_call = True
 
     def __init__(self, owner: TxnWriter, txn_id: int, segments: SegmentMap) -> None:
         super().__init__(owner.scope, owner.stream, owner.services, owner.config, segments, owner.codec)
@@ -316,7 +319,7 @@ class TxnWriterStatistics:
     open: list[int]
 
 
-class TxnWriter:
+class TxnWriter(OfOneProcess):
     """Begins transactions on one stream and keeps them alive. Made by :meth:`Client.txn_writer`."""
 
     def __init__(
