@@ -44,12 +44,19 @@ def outward(error: BaseException) -> BaseException:
     """
     if os.environ.get(DEBUG_VARIABLE, "") not in {"", "0"}:
         return error
+    copy = _bare(error)
+    if isinstance(error.__cause__, OURS):
+        copy.__cause__ = _bare(
+            error.__cause__
+        )  # and nothing behind that: two errors can be told in a line each
+    return copy
+
+
+def _bare(error: BaseException) -> BaseException:
     kind = type(error)
     copy = kind.__new__(kind, *error.args)
     copy.__dict__.update(error.__dict__)
     copy.__dict__.setdefault("inner", error)
-    if isinstance(error.__cause__, OURS):
-        copy.__cause__ = outward(error.__cause__)
     return copy
 
 

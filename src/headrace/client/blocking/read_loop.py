@@ -17,12 +17,13 @@ class ReadLoop(OfOneProcess, Iterator[Event]):
     A loop that nothing refers to any more has been left.
     """
 
-    _called = "the loop over events"
-
     def __init__(self, open_reader: Callable[[], EventReader]) -> None:
         self._open = open_reader
         self._reader: EventReader | None = None
         self._closed = False
+
+    def __repr__(self) -> str:
+        return "<a loop over events>" if self._reader is None else repr(self._reader)
 
     def __iter__(self) -> Self:
         return self
