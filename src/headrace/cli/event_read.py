@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from headrace.cli.event_format import format_of
 from headrace.cli.given_events import event_document
@@ -22,6 +22,8 @@ if TYPE_CHECKING:  # the connection imports the client when it is made
     from headrace.client.reader.event_batch import Event
 
     Print = Callable[[Event], None]
+
+_JSON_WORDS: Final = {"json", "jsonl", "ndjson"}
 
 
 def read_events(
@@ -48,6 +50,10 @@ def read_events(
     scope, stream = scoped(stream)
     if count is not None and count < 1:
         raise InvalidArgumentError(f"at least 1 event has to be read, not {count}")
+    if template is not None and template.strip().lower() in _JSON_WORDS:
+        raise InvalidArgumentError(
+            f"--format {template} would print this word for each event: --json prints them as JSON"
+        )
     if template is not None and as_json:
         raise InvalidArgumentError("--format and --json exclude each other")
     if last is not None and end != "tail":

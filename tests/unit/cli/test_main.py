@@ -499,3 +499,13 @@ def test_a_module_is_the_same_command():
 def test_a_server_does_not_start_because_a_variable_of_a_script_is_empty(option, what, capsys):
     assert entry.main(["standalone", option, ""]) == 2
     assert f"Invalid value for '{option}': {what} is empty" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("word", ["json", "JSON", "jsonl"])
+@pytest.mark.parametrize("more", [(), ("--json",)])
+def test_who_asks_for_the_format_json_is_told_the_option(word, more, capsys):
+    code = entry.main(["event", "read", "s/t", "--format", word, *more, "--uri", "tcp://127.0.0.1:1"])
+    assert (code, capsys.readouterr().err) == (
+        2,
+        f"headrace: --format {word} would print this word for each event: --json prints them as JSON\n",
+    )
