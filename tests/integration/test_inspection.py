@@ -628,7 +628,9 @@ async def test_a_running_server_tells_its_statistics(tmp_path, capfd):
         assert set(found["containers"]) == {"0", "1"}
         parts = {"health", "durable_log", "memory_log", "read_index", "storage_writer", "storage", "tables"}
         assert parts <= set(found["containers"]["0"])
-        assert main(["inspect", "cache", "--rest", rest, "--container", "1"]) == 0
+        assert main(["inspect", "cache", "--rest", rest]) == 0
+        assert "containers   2 of 2 online" in capfd.readouterr().out
+        assert main(["inspect", "cache", "--rest", rest, "--all", "--container", "1"]) == 0
         out = capfd.readouterr().out
         assert "container 1: durable log" in out
         assert "container 0" not in out

@@ -8,17 +8,27 @@ from typing import Any, Final
 from headrace.cli.output import print_fields, print_json, print_line, printable
 from headrace.cli.rest_questions import ask_rest
 from headrace.cli.servers import RestServer
+from headrace.cli.statistics_summary import summary_of
 from headrace.errors import ConnectionLostError
 
 _PATH: Final = "/v1/debug/statistics"
 
 
-def inspect_cache(*, container: int | None, rest: RestServer, as_json: bool) -> None:
-    """Ask for everything and print it, one section per part."""
-    found = _ask(rest, container)
+def inspect_cache(*, container: int | None, everything: bool, rest: RestServer, as_json: bool) -> None:
+    """Ask for the statistics; print what matters first, or ``everything``, one section per part.
+
+    JSON, which programs read, has everything.
+    """
+    found = ask_statistics(rest, container)
     if as_json:
         print_json(found)
-        return
+    elif everything:
+        _print_everything(found)
+    else:
+        print_fields(summary_of(found))
+
+
+def _print_everything(found: dict[str, Any]) -> None:
     containers = found.pop("containers", {})
     _print_part("cache", found.pop("cache", {}))
     for container_id, parts in containers.items():
@@ -28,7 +38,7 @@ def inspect_cache(*, container: int | None, rest: RestServer, as_json: bool) -> 
         _print_part(name.replace("_", " "), values)
 
 
-def _ask(rest: RestServer, container: int | None) -> dict[str, Any]:
+def ask_statistics(rest: RestServer, container: int | None = None) -> dict[str, Any]:
     """Return the statistics of the server at ``rest``. Raises what ``ask_rest`` raises."""
     query = "" if container is None else f"?container={container}"
     what = "statistics" if container is None else f"container {container}"

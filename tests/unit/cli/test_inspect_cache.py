@@ -1,6 +1,7 @@
 """``headrace inspect cache`` against what is no server of ours."""
 
 import contextlib
+import json
 import socket
 import threading
 
@@ -37,8 +38,8 @@ def server():
         thread.join(120)
 
 
-def ask(address, capsys):
-    code = main(["inspect", "cache", "--rest", address])
+def ask(address, capsys, *words):
+    code = main(["inspect", "cache", "--rest", address, *words])
     captured = capsys.readouterr()
     return code, captured.out, captured.err
 
@@ -95,6 +96,65 @@ def test_who_answers_strangely_is_said_to_do_so(server, answer, capsys):
 def test_a_proxy_is_not_asked_for_a_server(server, monkeypatch, capsys):
     monkeypatch.setenv("http_proxy", "http://127.0.0.1:1")
     monkeypatch.delenv("no_proxy", raising=False)
-    code, out, _ = ask(server(STATISTICS % (27, b'{"cache": {"bytes_max": 7}}')), capsys)
+    code, out, _ = ask(server(STATISTICS % (27, b'{"cache": {"bytes_max": 7}}')), capsys, "--all")
     assert code == 0
     assert "bytes_max  7" in out
+
+
+COUNTED = {
+    "cache": {"bytes_max": 512 << 20, "used_bytes": 3 << 19, "essential_bytes": 1000, "evicted_bytes": 0},
+    "listener": {"connections": 3, "writers": 2},
+    "containers": {
+        str(number): {
+            "health": {"online": number != 1},
+            "read_index": {"unstored_bytes": 500, "cached_reads": 10, "storage_reads": 1, "waiting_reads": 2},
+            "storage_writer": {"oldest_age_s": 4.0 * number},
+            "durable_log": {
+                "processor": {
+                    "blocks": 600,
+                    "bytes_appended": 1024,
+                    "throttle": {"source": "storage" if number else "", "delay_s": 0.25 * number},
+                },
+                "wal": {"frames_written": 5, "write_seconds_max": 0.002},
+            },
+            "storage": {"bytes_written": 0, "write_failures": number},
+        }
+        for number in range(2)
+    },
+}
+
+
+def answered(document):
+    body = json.dumps(document).encode()
+    return STATISTICS % (len(body), body)
+
+
+def test_ten_lines_say_what_matters_first(server, capsys):
+    code, out, _ = ask(server(answered(COUNTED)), capsys)
+    assert code == 0
+    assert out.splitlines() == [
+        "containers   1 of 2 online",
+        "cache        1.5 MiB of 512.0 MiB",
+        "essential    1,000 B, evicted so far 0 B",
+        "unstored     1,000 B, the oldest for 4 s",
+        "reads        20 from the cache, 2 from storage, 4 wait at the tail",
+        "appends      1,200 with 2.0 KiB",
+        "connections  3, writers 2",
+        "log          10 frames, the slowest took 2.0 ms",
+        "throttled    container 1 by 250 ms: storage",
+        "storage      0 B written, failures 1",
+    ]
+
+
+def test_what_a_server_does_not_count_is_nothing(server, capsys):
+    offline = {"containers": {"0": {"health": {"online": False, "waits_for": "space"}}}, "cache": "none"}
+    code, out, _ = ask(server(answered(offline)), capsys)
+    assert code == 0
+    assert len(out.splitlines()) == 10
+
+
+def test_everything_is_there_when_it_is_asked_for(server, capsys):
+    code, out, _ = ask(server(answered(COUNTED)), capsys, "--all")
+    assert code == 0
+    assert "container 1: durable log" in out
+    assert "processor.throttle.delay_s" in out

@@ -21,13 +21,14 @@ def declare(name: str, summary: str) -> Noun:
     inspect.verb(
         "cache",
         *("headrace.cli.inspect_cache", "inspect_cache"),
-        "Statistics of a running server: cache, read index, queues, logs, storage writers.",
+        "Statistics of a running server in ten lines: cache, unstored bytes, reads, appends, log, storage.",
         """
         headrace inspect cache
-        headrace inspect cache --rest 127.0.0.1:10080 --container 0
+        headrace inspect cache --all --rest 127.0.0.1:10080 --container 0
         headrace inspect cache --json
         """,
         CONTAINER,
+        flag("--all", "everything", help="everything that is counted, by part; --json has that too"),
         *REST_SERVER,
     )
     return inspect
