@@ -49,6 +49,25 @@ class Several(click.Option):
         return True
 
 
+class StoreOption(click.Option):
+    """The store that a verb reads: shown as ``--storage`` where it is that of a system, ``--from`` elsewhere.
+
+    Either word is taken, whichever is shown.
+    """
+
+    WORDS: Final = ("--storage", "--from")
+
+    def __init__(
+        self, shown: str, parameter: str, text: str, *, required: bool, metavar: str = "URI"
+    ) -> None:
+        super().__init__([shown, parameter], metavar=metavar, required=required, help=text)
+
+    def add_to_parser(self, parser: Any, ctx: click.Context) -> None:
+        super().add_to_parser(parser, ctx)
+        others = [word for word in self.WORDS if word not in self.opts]
+        parser.add_option(obj=self, opts=others, dest=self.name, action="store", nargs=1)
+
+
 class NotEmpty(click.ParamType[str]):
     """Refuses what an empty variable of a script leaves: the server would do without what was wanted."""
 

@@ -20,7 +20,7 @@ _PLACES_MAX: Final = 1000
 
 def rebuild_command(source: StorageLocation | str, directory: str, at_ms: int | None = None) -> str:
     """Return the command that makes ``directory`` anew from the store ``source``."""
-    words = ["headrace", "storage", "rebuild", "--from", str(source), "--data-dir", directory]
+    words = ["headrace", "storage", "rebuild", "--storage", str(source), "--data-dir", directory]
     return _quoted(words if at_ms is None else [*words, "--at", str(at_ms)])
 
 

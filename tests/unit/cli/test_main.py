@@ -284,7 +284,7 @@ def test_an_option_takes_the_segments_that_follow(words):
         ("stream scale s/t", "One of --segments, --split, --merge is needed."),
         ("stream scale s/t --split 1#x", "'1#x' is no segment"),
         ("event read s/t --from", "Option '--from' requires an argument."),
-        ("storage copy --from file:///x", "Missing option '--to'."),
+        ("storage copy --storage file:///x", "Missing option '--to'."),
     ],
 )
 def test_wrong_words_are_answered_with_the_usage_and_a_hint(line, words, capsys):
@@ -509,3 +509,19 @@ def test_who_asks_for_the_format_json_is_told_the_option(word, more, capsys):
         2,
         f"headrace: --format {word} would print this word for each event: --json prints them as JSON\n",
     )
+
+
+@pytest.mark.parametrize("word", ["--storage", "--from"])
+@pytest.mark.parametrize(
+    "line",
+    [
+        "storage check {} file:///x",
+        "storage rebuild {} file:///x --data-dir d",
+        "storage copy {}=file:///x --to file:///y",
+        "storage export s/t {} file:///x --to y",
+        "storage import {} file:///x",
+    ],
+)
+def test_the_store_that_a_verb_reads_has_one_option(word, line):
+    given = parse(line.format(word).split())
+    assert "file:///x" in (given.get("storage"), given.get("source"))

@@ -10,14 +10,15 @@ from headrace.cli.shared_options import (
     REST_SERVER,
     VERBOSE,
     YES,
+    StoreOption,
     argument,
     flag,
     option,
 )
 from headrace.cli.verbs import Noun
 
-_STORAGE = option(
-    "--storage", metavar="URI", help="where the chunks are (default: what the data directory says)"
+_STORAGE = StoreOption(
+    "--storage", "storage", "where the chunks are (default: what the data directory says)", required=False
 )
 _RATES = tuple(
     option(f"--{name}-per-s", type=float, metavar="N", help=f"at most so many {what} per second")
@@ -76,10 +77,10 @@ def _declare_looks(storage: Noun) -> None:
         *("rebuild", "headrace.cli.storage_rebuild", "rebuild"),
         "A data directory anew, from chunks and the copies of the logs beside them.",
         """
-        headrace storage rebuild --from s3://bucket/system --data-dir headrace-data
-        headrace storage rebuild --from file:///mnt/chunks --data-dir headrace-data --at 1h
+        headrace storage rebuild --storage s3://bucket/system --data-dir headrace-data
+        headrace storage rebuild --storage file:///mnt/chunks --data-dir headrace-data --at 1h
         """,
-        option("--from", "source", required=True, metavar="URI", help="the chunks of the system"),
+        StoreOption("--storage", "source", "where the chunks of the system are", required=True),
         option(
             *("-d", "--data-dir"),
             required=True,
@@ -101,10 +102,10 @@ def _declare_moves(storage: Noun) -> None:
         *("copy", "headrace.cli.storage_copy", "copy_store"),
         "All objects of a store to another one; what is there already is left out.",
         """
-        headrace storage copy --from file:///var/headrace/chunks --to s3://backup/system
-        headrace storage copy --from s3://old/system --to s3://new/system --verify
+        headrace storage copy --storage file:///var/headrace/chunks --to s3://backup/system
+        headrace storage copy --storage s3://old/system --to s3://new/system --verify
         """,
-        option("--from", "source", required=True, metavar="URI", help="what is read"),
+        StoreOption("--storage", "source", "the store that is read", required=True),
         option("--to", "target", required=True, metavar="URI", help="where it goes"),
         flag("--verify", help="read both, also what was there, and compare"),
         *_RATES,
@@ -131,7 +132,7 @@ def _declare_moves(storage: Noun) -> None:
         headrace storage import demo/orders --from s3://backup/orders --as demo/restored
         """,
         argument("names", "SCOPE/STREAM", "only these (default: all)", nargs=-1),
-        option("--from", "source", required=True, metavar="DIR|URI", help="where they are"),
+        StoreOption("--from", "source", "where they are", required=True, metavar="DIR|URI"),
         option("--as", "into", metavar="SCOPE/STREAM", help="another name of the stream"),
         flag("--bytes", "as_bytes", help="they are streams of bytes, not of events"),
         *CONNECTION,
