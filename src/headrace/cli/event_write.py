@@ -19,7 +19,7 @@ from headrace.cli.given_events import (
     keyed_events,
     plain_events,
 )
-from headrace.cli.output import print_json, printable, progress
+from headrace.cli.output import counted, finished, print_json, printable, progress
 from headrace.cli.progress import Progress
 from headrace.cli.servers import Connection, scoped
 from headrace.errors import InvalidArgumentError
@@ -98,6 +98,8 @@ def write_events(
                 "refused": tally.refused,
             }
         )
+    else:
+        finished(f"{counted(tally.events, 'event')} written to {scope}/{stream}")
 
 
 @contextmanager

@@ -42,6 +42,17 @@ def progress(text: str) -> None:
     print(text, file=sys.stderr)
 
 
+def finished(text: str) -> None:
+    """Say what a verb has done to a person at a terminal; in scripts its exit code says it."""
+    if sys.stderr.isatty():
+        progress(printable(text))
+
+
+def counted(count: int, noun: str) -> str:
+    """Return a number with its noun, in the plural unless there is one: ``3 events``."""
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
 def duration_text(milliseconds: int) -> str:
     """Return a duration in the largest unit that divides it, as the command line reads it."""
     for unit, size in (("d", 86_400_000), ("h", 3_600_000), ("min", 60_000), ("s", 1000)):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headrace.cli.output import print_json, print_line
+from headrace.cli.output import finished, print_json, print_line
 from headrace.cli.servers import Connection, confirm
 from headrace.errors import NoSuchScopeError, ScopeExistsError
 
@@ -24,6 +24,8 @@ def create_scope(*, scope: str, if_absent: bool, connection: Connection, as_json
         raise ScopeExistsError(f"scope {scope} exists already")
     if as_json:
         print_json({"scope": scope, "created": created})
+    else:
+        finished(f"scope {scope} {'created' if created else 'exists already'}")
 
 
 def delete_scope(

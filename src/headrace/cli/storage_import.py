@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from headrace.cli.export_places import open_place
 from headrace.cli.imported_segments import FoundStream, ImportedSegments
-from headrace.cli.output import print_json, print_line
+from headrace.cli.output import counted, print_json, print_line
 from headrace.cli.progress import Progress
 from headrace.cli.servers import Connection, scoped
 from headrace.errors import InvalidArgumentError
@@ -78,11 +78,12 @@ def _import(
     sealed = all(segments.is_sealed(name) for epoch, _, name in source.segments if epoch == newest)
     if sealed:
         client.seal_stream(scope, stream)
-    what = "bytes" if as_bytes else "events"
     if as_json:
+        what = "bytes" if as_bytes else "events"
         print_json({"stream": into, what: total, "segments": count, "sealed": sealed})
     else:
-        print_line(f"{into}: {total} {what} in {count} segments{', sealed' if sealed else ''}")
+        amount = counted(total, "byte" if as_bytes else "event")
+        print_line(f"{into}: {amount} in {counted(count, 'segment')}{', sealed' if sealed else ''}")
 
 
 def _write_events(

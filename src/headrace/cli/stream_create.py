@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from headrace.cli.output import print_json
+from headrace.cli.output import counted, finished, print_json
 from headrace.cli.servers import Connection, scoped
 from headrace.errors import InvalidArgumentError, NoSuchScopeError, StreamExistsError
 from headrace.model.policies import RetentionKind, RetentionPolicy, ScalingPolicy, StreamConfiguration
@@ -60,3 +60,7 @@ def create_stream(
         raise StreamExistsError(f"stream {scope}/{stream} exists already")
     if as_json:
         print_json({"scope": scope, "stream": stream, "created": created})
+    elif created:
+        finished(f"stream {scope}/{stream} created with {counted(segments, 'segment')}")
+    else:
+        finished(f"stream {scope}/{stream} exists already")

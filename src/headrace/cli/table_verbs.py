@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headrace.cli.output import print_fields, print_json, print_line
+from headrace.cli.output import finished, print_fields, print_json, print_line
 from headrace.cli.servers import Connection, confirm, scoped
 from headrace.errors import InvalidArgumentError, KeyValueTableExistsError, NoSuchKeyValueTableError
 from headrace.model.quantities import parse_bytes
@@ -48,6 +48,8 @@ def create_table(
         raise KeyValueTableExistsError(f"key-value table {scope}/{table} exists already")
     if as_json:
         print_json({"scope": scope, "table": table, "created": created})
+    else:
+        finished(f"key-value table {scope}/{table} {'created' if created else 'exists already'}")
 
 
 def describe_table(*, table: str, connection: Connection, as_json: bool) -> None:

@@ -67,6 +67,33 @@ def test_scopes_are_created_listed_and_deleted_once(run):
     assert run("scope", "delete", "one", "--yes", "--if-exists") == (0, "", "")
 
 
+def test_a_person_at_a_terminal_is_told_what_was_done(uri):
+    def told(*words, given=None):
+        terminal, at_terminal = os.openpty()
+        with os.fdopen(terminal, "rb", buffering=0) as shown:
+            done = subprocess.run(
+                [*COMMAND, *words, "--uri", uri],
+                input=given,
+                stdout=subprocess.PIPE,
+                stderr=at_terminal,
+                timeout=120,
+                check=True,
+            )
+            os.write(at_terminal, b".")  # so that there is something to read
+            said = shown.read(10_000)
+            os.close(at_terminal)
+        assert done.stdout == b""
+        return said.decode().removesuffix(".").splitlines()
+
+    assert told("scope", "create", "told") == ["scope told created"]
+    assert told("scope", "create", "told", "--if-absent") == ["scope told exists already"]
+    assert told("stream", "create", "told/s", "--segments", "2") == ["stream told/s created with 2 segments"]
+    assert told("stream", "create", "told/s", "-s", "2", "--if-absent") == ["stream told/s exists already"]
+    assert told("table", "create", "told/t", "--primary", "1") == ["key-value table told/t created"]
+    assert told("event", "write", "told/s", "one", "two", "three") == ["3 events written to told/s"]
+    assert told("event", "write", "told/s", given=b"four\n") == ["1 event written to told/s"]
+
+
 def test_a_scope_with_streams_is_deleted_only_recursively(run):
     refused = "headrace: scope 'full' does not exist: --create-scope creates it as well\n"
     assert run("stream", "create", "full/s") == (2, "", refused)
