@@ -21,6 +21,7 @@ def create_stream(
     events_per_second: int | None,
     kib_per_second: int | None,
     scale_factor: int | None,
+    retention: str | None,
     retain_time: str | None,
     retain_size: str | None,
     tags: Sequence[str],
@@ -40,12 +41,14 @@ def create_stream(
         raise InvalidArgumentError("--scale-factor needs --events-per-second or --kib-per-second")
     else:
         scaling = ScalingPolicy.fixed(segments)
-    retention = RetentionPolicy.none()
-    if retain_time is not None:
-        retention = parse_retention(retain_time, RetentionKind.TIME, words_for_none=_NO_OPTION)
+    retained = RetentionPolicy.none()
+    if retention is not None:
+        retained = parse_retention(retention)
+    elif retain_time is not None:
+        retained = parse_retention(retain_time, RetentionKind.TIME, words_for_none=_NO_OPTION)
     elif retain_size is not None:
-        retention = parse_retention(retain_size, RetentionKind.SIZE, words_for_none=_NO_OPTION)
-    configuration = StreamConfiguration(scaling=scaling, retention=retention, tags=frozenset(tags))
+        retained = parse_retention(retain_size, RetentionKind.SIZE, words_for_none=_NO_OPTION)
+    configuration = StreamConfiguration(scaling=scaling, retention=retained, tags=frozenset(tags))
     with connection.connect() as client:
         try:
             created = client.create_stream(scope, stream, configuration)

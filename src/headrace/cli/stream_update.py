@@ -44,6 +44,7 @@ def update_stream(
     kib_per_second: int | None,
     scale_factor: int | None,
     fixed: bool,
+    retention: str | None,
     retain_time: str | None,
     retain_size: str | None,
     retain_all: bool,
@@ -60,7 +61,7 @@ def update_stream(
         kib_per_second=kib_per_second,
         scale_factor=scale_factor,
         fixed=fixed,
-        retention=_retention(retain_time, retain_size, retain_all=retain_all),
+        retention=_retention(retention, retain_time, retain_size, retain_all=retain_all),
         tags_added=tuple(tags),
         tags_removed=tuple(untag),
     )
@@ -115,7 +116,11 @@ def _scaling(policy: ScalingPolicy, changes: StreamChanges) -> ScalingPolicy:
     return ScalingPolicy.by_data_rate(policy.target_rate, factor, segments)
 
 
-def _retention(time: str | None, size: str | None, *, retain_all: bool) -> RetentionPolicy | None:
+def _retention(
+    text: str | None, time: str | None, size: str | None, *, retain_all: bool
+) -> RetentionPolicy | None:
+    if text is not None:
+        return parse_retention(text)
     if retain_all:
         return RetentionPolicy.none()
     if time is not None:

@@ -53,6 +53,35 @@ def write(client, stream, numbers, size=0):
             writer.write(b"%06d" % number + bytes(size), str(number % 7))
 
 
+@pytest.mark.parametrize(
+    ("text", "kind", "minimum"),
+    [
+        ("7 days", "time", 604_800_000),
+        ("12h", "time", 43_200_000),
+        ("10 GiB", "size", 10 << 30),
+        ("none", "none", 0),
+    ],
+)
+def test_retention_is_said_in_the_words_of_python(run, client, text, kind, minimum):
+    made, twin = f"demo/cli-{minimum}", f"demo/python-{minimum}"
+    assert run("stream", "create", made, "--retention", text)[0] == 0
+    client.create_stream(twin, retention=text)
+    assert client.stream_configuration(made) == client.stream_configuration(twin)
+    assert run("stream", "update", twin, "--retention", "3 days")[0] == 0
+    assert run("stream", "update", twin, "--retention", text)[0] == 0
+    found = answer(run("stream", "describe", twin, "--json"))["retention"]
+    assert (found["kind"], found["minimum"]) == (kind, minimum)
+
+
+@pytest.mark.parametrize("verb", ["create", "update"])
+@pytest.mark.parametrize("words", [("--retention", "7"), ("--retention", "1h", "--retain-time", "2h")])
+def test_a_retention_that_makes_no_sense_is_refused(run, client, verb, words):
+    client.create_stream("demo/update")
+    assert run("stream", verb, f"demo/{verb}", *words)[0] == 2
+    assert not client.stream_exists("demo/create")
+    assert client.stream_configuration("demo/update").retention.minimum == 0
+
+
 def last(run, stream, count):
     code, out, err = run("event", "read", f"demo/{stream}", "--last", str(count), "--format", r"%e\n")
     assert code == 0, err

@@ -18,6 +18,9 @@ from headrace.cli.verbs import Noun
 
 _QUERIES = "headrace.cli.stream_queries"
 _CHANGES = "headrace.cli.stream_changes"
+_RETENTION = option(
+    "--retention", metavar="TEXT", help="drop what is older, or more: '7 days', 12h, 100GiB, none"
+)
 _RATE = "split and merge segments to keep each below this rate"
 
 
@@ -104,7 +107,7 @@ def _declare_create(stream: Noun) -> None:
         *("create", "headrace.cli.stream_create", "create_stream", "Create a stream."),
         """
         headrace stream create demo/orders --segments 4
-        headrace stream create demo/clicks --events-per-second 1000 --retain-time 7d --tag web
+        headrace stream create demo/clicks --events-per-second 1000 --retention '7 days' --tag web
         """,
         STREAM,
         option(
@@ -119,13 +122,14 @@ def _declare_create(stream: Noun) -> None:
         option(
             "--scale-factor", type=int, metavar="N", help="with a rate: most pieces of one split (default: 2)"
         ),
+        _RETENTION,
         option("--retain-time", metavar="DURATION", help="drop what is older, such as 7d or 2h30m"),
         option("--retain-size", metavar="SIZE", help="drop the oldest beyond it, such as 100GiB"),
         option("-t", "--tag", "tags", metavar="TAG", multiple=True, help="may be given several times"),
         flag("--create-scope", help="create the scope if it is missing"),
         flag("--if-absent", help="succeed if the stream exists already"),
         *CONNECTION,
-        apart=[("events_per_second", "kib_per_second"), ("retain_time", "retain_size")],
+        apart=[("events_per_second", "kib_per_second"), ("retention", "retain_time", "retain_size")],
     )
 
 
@@ -149,7 +153,7 @@ def _declare_changes(stream: Noun) -> None:
         *("update", "headrace.cli.stream_update", "update_stream"),
         "Change scaling, retention and tags of a stream: what is given, and nothing else.",
         """
-        headrace stream update demo/clicks --events-per-second 2000 --retain-time 14d
+        headrace stream update demo/clicks --events-per-second 2000 --retention '14 days'
         headrace stream update demo/clicks --tag web --untag test
         """,
         STREAM,
@@ -158,6 +162,7 @@ def _declare_changes(stream: Noun) -> None:
         option("--kib-per-second", type=int, metavar="RATE", help=_RATE),
         flag("--fixed", help="split and merge no segments by load any more"),
         option("--scale-factor", type=int, metavar="N", help="with a rate: most pieces of one split"),
+        _RETENTION,
         option("--retain-time", metavar="DURATION", help="drop what is older, such as 7d or 2h30m"),
         option("--retain-size", metavar="SIZE", help="drop the oldest beyond it, such as 100GiB"),
         flag("--retain-all", help="drop nothing any more"),
@@ -166,7 +171,7 @@ def _declare_changes(stream: Noun) -> None:
         *CONNECTION,
         apart=[
             ("events_per_second", "kib_per_second", "fixed"),
-            ("retain_time", "retain_size", "retain_all"),
+            ("retention", "retain_time", "retain_size", "retain_all"),
         ],
     )
     stream.verb(
