@@ -6,6 +6,7 @@ import inspect
 import itertools
 import json
 import re
+import warnings
 
 import pandas as pd
 import polars as pl
@@ -20,6 +21,7 @@ from headrace.errors import (
     InvalidArgumentError,
     NoSuchScopeError,
     NoSuchStreamError,
+    StreamExistsError,
     StreamSealedError,
 )
 from headrace.testing import LocalServer
@@ -50,6 +52,45 @@ def name(client):
     client.create_scope(scope)
     client.create_stream(f"{scope}/orders", segments=2)
     return f"{scope}/orders"
+
+
+# ------------------------------------------------------------------------------ streams that exist
+
+
+def test_who_creates_a_stream_that_is_otherwise_is_warned_of_both(client, name):
+    with pytest.warns(UserWarning, match="wanted was") as warned:
+        assert client.create_stream(name, segments=4, retention="7 days") is False
+    assert [each.filename for each in warned] == [__file__]
+    assert str(warned[0].message) == (
+        f"stream {name} exists already and stays as it is: fixed, 2 segments, retention everything; "
+        "wanted was: fixed, 4 segments, retention 7 d; update_stream changes it"
+    )
+    assert client.stream_configuration(name).scaling.segments_min == 2
+    with pytest.warns(UserWarning, match="wanted was: fixed, 1 segment,"):
+        client.create_stream(name, headrace.StreamConfiguration())
+
+
+def test_who_creates_a_stream_as_it_is_is_not_warned(client, name):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert client.create_stream(name) is False  # nothing is asked of it
+        assert client.create_stream(name, segments=2) is False
+        assert client.create_stream(name, client.stream_configuration(name)) is False
+
+
+def test_a_stream_that_may_not_exist_is_an_error(client, name):
+    with pytest.raises(StreamExistsError, match=f"{name} exists already"):
+        client.create_stream(name, segments=2, exist_ok=False)
+    assert client.create_stream(f"{name}-new", exist_ok=False) is True
+
+
+async def test_the_loop_is_warned_as_threads_are(server, client, name):
+    async with headrace.aio.connect(server.uri) as loop_client:
+        with pytest.warns(UserWarning, match="4 segments") as warned:
+            assert await loop_client.create_stream(name, segments=4) is False
+        assert [each.filename for each in warned] == [__file__]
+        with pytest.raises(StreamExistsError):
+            await loop_client.create_stream(name, exist_ok=False)
 
 
 # ------------------------------------------------------------------------------ documentation
@@ -120,6 +161,7 @@ def test_a_stream_is_made_as_it_is_spoken_of(client):
     client.create_scope(scope)
     assert client.create_stream(f"{scope}/t", segments=3, tags=["a", "b"], retention="7 days") is True
     assert client.create_stream(scope, "t") is False
+    assert client.create_stream(scope, "t", tags=["b", "a"]) is False
     made = client.stream_info(f"{scope}/t").configuration
     assert (made.scaling, made.tags) == (headrace.ScalingPolicy.fixed(3), {"a", "b"})
     assert made.retention == headrace.RetentionPolicy.by_time(7 * 86_400_000)

@@ -53,14 +53,6 @@ def counted(count: int, noun: str) -> str:
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
 
 
-def duration_text(milliseconds: int) -> str:
-    """Return a duration in the largest unit that divides it, as the command line reads it."""
-    for unit, size in (("d", 86_400_000), ("h", 3_600_000), ("min", 60_000), ("s", 1000)):
-        if milliseconds and milliseconds % size == 0:
-            return f"{milliseconds // size} {unit}"
-    return f"{milliseconds} ms"
-
-
 def printable(text: str) -> str:
     """Return what a client, a peer or a file name has put into an answer as it can be shown.
 
@@ -69,14 +61,6 @@ def printable(text: str) -> str:
     if text.isprintable():
         return text
     return "".join(char if char.isprintable() else repr(char)[1:-1] for char in text)
-
-
-def size_text(size_bytes: int) -> str:
-    """Return a size in the largest unit that divides it, as the command line reads it."""
-    for unit, size in (("TiB", 1 << 40), ("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
-        if size_bytes and size_bytes % size == 0:
-            return f"{size_bytes // size} {unit}"
-    return f"{size_bytes} B"
 
 
 def _cell(value: object) -> str:

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final
 
-from headrace.cli.output import counted, finished, print_json
+from headrace.cli.output import counted, finished, print_json, printable, progress
 from headrace.cli.servers import Connection, scoped
 from headrace.errors import InvalidArgumentError, NoSuchScopeError, StreamExistsError
-from headrace.model.policies import RetentionKind, RetentionPolicy, ScalingPolicy, StreamConfiguration
+from headrace.model.policies import RetentionKind, ScalingPolicy
+from headrace.model.policy_words import difference_text
 from headrace.model.retention_text import parse_retention
+
+if TYPE_CHECKING:  # the connection imports the client when it is made
+    from headrace.client.blocking import BlockingClient
 
 _NO_OPTION: Final = "leaving the option out"
 
@@ -17,7 +22,7 @@ _NO_OPTION: Final = "leaving the option out"
 def create_stream(
     *,
     stream: str,
-    segments: int,
+    segments: int | None,
     events_per_second: int | None,
     kib_per_second: int | None,
     scale_factor: int | None,
@@ -33,37 +38,58 @@ def create_stream(
     """Create a stream with the policies that were given."""
     scope, stream = scoped(stream)
     factor = 2 if scale_factor is None else scale_factor
+    count = 1 if segments is None else segments
+    said: dict[str, Any] = {}
     if events_per_second is not None:
-        scaling = ScalingPolicy.by_event_rate(events_per_second, factor, segments)
+        said["scaling"] = ScalingPolicy.by_event_rate(events_per_second, factor, count)
     elif kib_per_second is not None:
-        scaling = ScalingPolicy.by_data_rate(kib_per_second, factor, segments)
+        said["scaling"] = ScalingPolicy.by_data_rate(kib_per_second, factor, count)
     elif scale_factor is not None:
         raise InvalidArgumentError("--scale-factor needs --events-per-second or --kib-per-second")
-    else:
-        scaling = ScalingPolicy.fixed(segments)
-    retained = RetentionPolicy.none()
+    elif segments is not None:
+        said["scaling"] = ScalingPolicy.fixed(count)
     if retention is not None:
-        retained = parse_retention(retention)
+        said["retention"] = parse_retention(retention)
     elif retain_time is not None:
-        retained = parse_retention(retain_time, RetentionKind.TIME, words_for_none=_NO_OPTION)
+        said["retention"] = parse_retention(retain_time, RetentionKind.TIME, words_for_none=_NO_OPTION)
     elif retain_size is not None:
-        retained = parse_retention(retain_size, RetentionKind.SIZE, words_for_none=_NO_OPTION)
-    configuration = StreamConfiguration(scaling=scaling, retention=retained, tags=frozenset(tags))
+        said["retention"] = parse_retention(retain_size, RetentionKind.SIZE, words_for_none=_NO_OPTION)
+    if tags:
+        said["tags"] = frozenset(tags)
+    created = True
     with connection.connect() as client:
         try:
-            created = client.create_stream(scope, stream, configuration)
-        except NoSuchScopeError:
-            if not create_scope:
-                raise NoSuchScopeError(
-                    f"scope {scope!r} does not exist: --create-scope creates it as well"
-                ) from None
-            client.create_scope(scope)  # only now: a stream that cannot be leaves no scope behind
-            created = client.create_stream(scope, stream, configuration)
-    if not created and not if_absent:
-        raise StreamExistsError(f"stream {scope}/{stream} exists already")
+            _create(client, scope, stream, said, create_scope=create_scope)
+        except StreamExistsError:
+            if not if_absent:
+                raise
+            created = False
+            _tell_difference(client, scope, stream, said)
     if as_json:
         print_json({"scope": scope, "stream": stream, "created": created})
     elif created:
-        finished(f"stream {scope}/{stream} created with {counted(segments, 'segment')}")
+        finished(f"stream {scope}/{stream} created with {counted(count, 'segment')}")
     else:
         finished(f"stream {scope}/{stream} exists already")
+
+
+def _create(
+    client: BlockingClient, scope: str, stream: str, said: Mapping[str, Any], *, create_scope: bool
+) -> None:
+    try:
+        client.create_stream(scope, stream, **said, exist_ok=False)
+    except NoSuchScopeError:
+        if not create_scope:
+            raise NoSuchScopeError(
+                f"scope {scope!r} does not exist: --create-scope creates it as well"
+            ) from None
+        client.create_scope(scope)  # only now: a stream that cannot be leaves no scope behind
+        client.create_stream(scope, stream, **said, exist_ok=False)
+
+
+def _tell_difference(client: BlockingClient, scope: str, stream: str, said: Mapping[str, Any]) -> None:
+    """Say on stderr in what a stream that exists is not what was wanted."""
+    present = client.stream_configuration(scope, stream)
+    difference = difference_text(f"{scope}/{stream}", replace(present, **said), present)
+    if difference:
+        progress(printable(f"{difference}; 'headrace stream update' changes it"))

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from headrace.cli.output import (
-    duration_text,
     print_columns,
     print_fields,
     print_json,
     print_line,
     progress,
-    size_text,
 )
 from headrace.cli.servers import Connection, scoped
-from headrace.model.policies import RetentionKind, RetentionPolicy, ScalingKind, ScalingPolicy
+from headrace.model.policy_words import retention_text, scaling_text
 
 
 def print_cut(*, stream: str, at: str | None, connection: Connection, as_json: bool) -> None:
@@ -86,8 +84,8 @@ def describe_stream(*, stream: str, connection: Connection, as_json: bool) -> No
         [
             ("stream", f"{scope}/{stream}"),
             ("sealed", info.sealed),
-            ("scaling", _scaling_text(scaling)),
-            ("retention", _retention_text(retention)),
+            ("scaling", scaling_text(scaling)),
+            ("retention", retention_text(retention)),
             ("tags", ", ".join(tags) or None),
             ("head", head),
             ("tail", tail),
@@ -98,17 +96,3 @@ def describe_stream(*, stream: str, connection: Connection, as_json: bool) -> No
         columns = ("low", "high", "start", "length")
         rows = [[each["id_text"], *(each[name] for name in columns)] for each in segments]
         print_columns(["id", *columns], rows)
-
-
-def _scaling_text(policy: ScalingPolicy) -> str:
-    segments = "1 segment" if policy.segments_min == 1 else f"{policy.segments_min} segments"
-    if policy.kind is ScalingKind.FIXED:
-        return f"fixed, {segments}"
-    unit = "events/s" if policy.kind is ScalingKind.EVENTS_PER_SECOND else "KiB/s"
-    return f"{policy.target_rate} {unit} per segment, factor {policy.scale_factor}, at least {segments}"
-
-
-def _retention_text(policy: RetentionPolicy) -> str:
-    if policy.kind is RetentionKind.NONE:
-        return "everything"
-    return duration_text(policy.minimum) if policy.kind is RetentionKind.TIME else size_text(policy.minimum)

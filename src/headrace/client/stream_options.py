@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
+from dataclasses import fields, replace
 from datetime import timedelta
 from typing import Any, Final
 
@@ -60,6 +60,20 @@ def configuration_of(
     if retention is not None:
         changes["retention"] = retention_of(retention)
     return replace(present or StreamConfiguration(), **changes)
+
+
+def parts_said(
+    given: StreamConfiguration | None,
+    segments: int | None,
+    tags: Iterable[str] | None,
+    retention: Retention | None,
+    scaling: ScalingPolicy | None,
+) -> frozenset[str]:
+    """Return the parts of a configuration that somebody says, with all of it or with keywords."""
+    if given is not None:
+        return frozenset(each.name for each in fields(given))
+    keywords = {"scaling": segments if scaling is None else scaling, "tags": tags, "retention": retention}
+    return frozenset(part for part, value in keywords.items() if value is not None)
 
 
 def retention_of(wanted: Retention) -> RetentionPolicy:

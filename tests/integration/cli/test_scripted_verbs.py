@@ -82,6 +82,19 @@ def test_a_retention_that_makes_no_sense_is_refused(run, client, verb, words):
     assert client.stream_configuration("demo/update").retention.minimum == 0
 
 
+def test_who_creates_a_stream_that_is_otherwise_is_told_both(run, client):
+    assert run("stream", "create", "demo/otherwise", "--segments", "2") == (0, "", "")
+    assert run("stream", "create", "demo/otherwise", "--if-absent") == (0, "", "")
+    assert run("stream", "create", "demo/otherwise", "--if-absent", "-s", "2") == (0, "", "")
+    code, out, err = run("stream", "create", "demo/otherwise", "--if-absent", "-s", "3", "--retention", "1h")
+    assert (code, out) == (0, "")
+    assert err == (
+        "stream demo/otherwise exists already and stays as it is: fixed, 2 segments, retention everything; "
+        "wanted was: fixed, 3 segments, retention 1 h; 'headrace stream update' changes it\n"
+    )
+    assert run("stream", "create", "demo/otherwise", "-s", "3")[0] == 2
+
+
 def last(run, stream, count):
     code, out, err = run("event", "read", f"demo/{stream}", "--last", str(count), "--format", r"%e\n")
     assert code == 0, err

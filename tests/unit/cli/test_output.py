@@ -1,5 +1,6 @@
-from headrace.cli.output import duration_text, print_columns, print_fields, print_json, size_text
+from headrace.cli.output import print_columns, print_fields, print_json
 from headrace.cli.streamed_columns import StreamedColumns
+from headrace.model.policy_words import duration_text, size_text
 from headrace.model.quantities import parse_bytes, parse_duration_ms
 
 

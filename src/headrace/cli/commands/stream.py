@@ -114,7 +114,6 @@ def _declare_create(stream: Noun) -> None:
             *("-s", "--segments"),
             type=int,
             metavar="N",
-            default=1,
             help="at the start, and at least (default: 1)",
         ),
         option("--events-per-second", type=int, metavar="RATE", help=_RATE),

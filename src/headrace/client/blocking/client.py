@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import warnings
+from collections.abc import Iterable
+
 from headrace.client.blocking.byte_streams import ByteReader, ByteWriter
 from headrace.client.blocking.event_client import EventClient
 from headrace.client.blocking.readers import SegmentRangeReader
 from headrace.client.blocking.stream import Stream
 from headrace.client.blocking.tables import KeyValueTable
-from headrace.client.blocking.waits import iterates, makes, opens, waits
+from headrace.client.blocking.waits import iterates, like, makes, opens, waits
 from headrace.client.config import ClientConfig, ControllerAddress, default_uri
 from headrace.client.connect import Client as LoopClient
 from headrace.client.connections.tls import tls_context
 from headrace.client.public_calls import public_call
 from headrace.client.scoped_name import named
+from headrace.client.stream_options import Retention, configuration_of, parts_said
+from headrace.model.policies import ScalingPolicy, StreamConfiguration
 
 
 @public_call
@@ -53,7 +58,7 @@ class Client(EventClient):
     delete_scope = waits(LoopClient.delete_scope)
     scope_exists = waits(LoopClient.scope_exists)
     list_scopes = iterates(LoopClient.list_scopes)
-    create_stream = waits(LoopClient.create_stream)
+    _create_stream = waits(LoopClient._create_stream)  # noqa: SLF001 - it warns here, where the user's line is
     update_stream = waits(LoopClient.update_stream)
     stream_configuration = waits(LoopClient.stream_configuration)
     stream_exists = waits(LoopClient.stream_exists)
@@ -63,6 +68,29 @@ class Client(EventClient):
     truncate_stream = waits(LoopClient.truncate_stream)
     seal_stream = waits(LoopClient.seal_stream)
     delete_stream = waits(LoopClient.delete_stream)
+
+    @named
+    @like(LoopClient.create_stream)
+    def create_stream(
+        self,
+        scope: str,
+        stream: str,
+        configuration: StreamConfiguration | None = None,
+        *,
+        segments: int | None = None,
+        tags: Iterable[str] | None = None,
+        retention: Retention | None = None,
+        scaling: ScalingPolicy | None = None,
+        exist_ok: bool = True,
+    ) -> bool:
+        wanted = configuration_of(
+            configuration, segments=segments, tags=tags, retention=retention, scaling=scaling
+        )
+        said = parts_said(configuration, segments, tags, retention, scaling)
+        created, difference = self._create_stream(scope, stream, wanted, said, exist_ok=exist_ok)
+        if difference:
+            warnings.warn(difference, stacklevel=3)
+        return created
 
     @named
     def stream(self, scope: str, stream: str) -> Stream:

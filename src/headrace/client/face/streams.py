@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable, Sequence
+import warnings
+from collections.abc import AsyncIterator, Collection, Iterable, Sequence
+from contextlib import suppress
+from dataclasses import replace
 
 from headrace.client.control.streams import StreamInfo
 from headrace.client.face.core import ClientCore
 from headrace.client.scoped_name import named
-from headrace.client.stream_options import Retention, configuration_of
+from headrace.client.stream_options import Retention, configuration_of, parts_said
 from headrace.client.writer.segment_map import SegmentRange
-from headrace.errors import InvalidArgumentError, NoSuchScopeError
+from headrace.errors import (
+    AccessDeniedError,
+    InvalidArgumentError,
+    NoSuchScopeError,
+    NoSuchStreamError,
+    StreamExistsError,
+)
 from headrace.model.key_space import KeyRange
 from headrace.model.policies import ScalingPolicy, StreamConfiguration
+from headrace.model.policy_words import difference_text
 from headrace.model.stream_cut import StreamCut
 
 
@@ -49,8 +59,11 @@ class StreamFace(ClientCore):
         tags: Iterable[str] | None = None,
         retention: Retention | None = None,
         scaling: ScalingPolicy | None = None,
+        exist_ok: bool = True,
     ) -> bool:
         """Create a stream, by default with one segment and without retention; False if it exists already.
+
+        One that exists stays as it is; if that is not what is asked for here, a ``UserWarning`` says both.
 
         >>> await client.create_scope("demo")
         True
@@ -66,20 +79,44 @@ class StreamFace(ClientCore):
             retention: what is older, or more, is dropped: a ``timedelta``, a text such as ``"7 days"`` or
                 ``"10 GiB"``, or a :class:`RetentionPolicy`.
             scaling: how segments follow the load, in place of ``segments``.
+            exist_ok: whether it may exist already.
 
         Raises:
             NoSuchScopeError: the scope does not exist.
+            StreamExistsError: the stream exists, and ``exist_ok`` is False.
             InvalidArgumentError: a name or a number cannot be, or something is said twice.
         """
         wanted = configuration_of(
             configuration, segments=segments, tags=tags, retention=retention, scaling=scaling
         )
+        said = parts_said(configuration, segments, tags, retention, scaling)
+        created, difference = await self._create_stream(scope, stream, wanted, said, exist_ok=exist_ok)
+        if difference:
+            warnings.warn(difference, stacklevel=2)
+        return created
+
+    async def _create_stream(
+        self, scope: str, stream: str, wanted: StreamConfiguration, said: Collection[str], *, exist_ok: bool
+    ) -> tuple[bool, str]:
+        """Create a stream; return whether it is new, and how one that exists differs in the parts that were
+        ``said``: the caller warns, on the thread of the user.
+        """
         try:
-            return await self._streams.create_stream(scope, stream, wanted)
+            created = await self._streams.create_stream(scope, stream, wanted)
         except NoSuchScopeError:
             raise NoSuchScopeError(
                 f"scope {scope!r} does not exist: create_scope({scope!r}) creates it"
             ) from None
+        if created:
+            return True, ""
+        if not exist_ok:
+            raise StreamExistsError(f"stream {scope}/{stream} exists already")
+        with suppress(NoSuchStreamError, AccessDeniedError):  # deleted meanwhile; or it may not be looked at
+            present = await self._streams.stream_configuration(scope, stream)
+            asked = replace(present, **{part: getattr(wanted, part) for part in said})
+            difference = difference_text(f"{scope}/{stream}", asked, present)
+            return False, difference and f"{difference}; update_stream changes it"
+        return False, ""
 
     @named
     async def update_stream(
