@@ -304,11 +304,21 @@ def test_a_table_is_a_mapping(server):
             assert table.apply([Put(b"abc", b"7", version)]) == [table.get_entry(b"abc").version]
             assert [entry and entry.value for entry in table.get_all([b"abc", b"nop"])] == [b"7", None]
             table.remove(b"abc")
-            for garbage in ("abc", b"ab", 3, None, (b"abc", b"d")):
+            for garbage in ("ab", b"ab", 3, None, (b"abc", b"d")):
                 with pytest.raises(InvalidArgumentError):
                     table[garbage]
             with pytest.raises(InvalidArgumentError):
-                table[b"abc"] = "text"
+                table[b"abc"] = 5
+            table["abc"] = "t\u00e4xt"
+            assert table[b"abc"] == table["abc"] == "t\u00e4xt".encode()
+            assert (b"abc", "t\u00e4xt".encode()) in list(table.items())
+            assert ("abc", "t\u00e4xt") in table.items()
+            assert "t\u00e4xt" in table.values()
+            assert "abc" in table
+            table.update({"abc": "1"}, xyz="2")
+            assert table.setdefault("abc", "9") == b"1"
+            assert table.setdefault("new", "9") == b"9"
+            assert [entry.value for entry in table.get_all(["abc", b"xyz"])] == [b"1", b"2"]
             table.clear()
             assert len(table) == 0
         assert client.delete_key_value_table("test", "mapping")

@@ -1,6 +1,7 @@
 """Times from writers to readers: through a real server, over scaling, transactions and a killed server."""
 
 import asyncio
+from datetime import datetime, timedelta, timezone
 
 import pytest
 
@@ -119,7 +120,7 @@ async def test_a_writer_that_comes_back_under_its_name_goes_on(client, stream):
         await write(writer, 5)
         with pytest.raises(PreconditionError):
             await writer.note_time(4)
-        for no_time in (1 << 63, 1.5, "6"):
+        for no_time in (1 << 63, 1.5, "6", datetime.fromisoformat("2026-11-25")):
             with pytest.raises(InvalidArgumentError):
                 await writer.note_time(no_time)
     async with client.event_writer("test", stream, writer_id="named") as writer:
@@ -130,6 +131,25 @@ async def test_a_writer_that_comes_back_under_its_name_goes_on(client, stream):
         assert (await marks_up_to(client, stream, 6))[-1].offsets() == (
             await client.tail_cut("test", stream)
         ).offsets
+
+
+async def test_a_datetime_is_its_milliseconds_since_1970(client, stream):
+    noon = datetime(2026, 11, 25, 13, tzinfo=timezone(timedelta(hours=1)))
+    noon_ms = 1_795_608_000_000
+    await client.create_stream("test", stream, PATIENT)
+    async with client.event_writer("test", stream) as writer:
+        await writer.write(b"event")
+        await writer.note_time(noon)
+        with pytest.raises(PreconditionError):
+            await writer.note_time(noon_ms - 1)
+        await marks_up_to(client, stream, noon_ms)
+    transactions = client.txn_writer("test", stream)
+    transaction = await transactions.begin()
+    await transaction.write(b"event")
+    with pytest.raises(InvalidArgumentError, match="has no zone"):
+        await transaction.commit(datetime.fromisoformat("2026-11-25T13:00"))
+    assert transaction.is_open
+    await transaction.commit(noon + timedelta(seconds=1), wait=True)
 
 
 async def test_watermarks_survive_a_killed_server(client, server, stream):

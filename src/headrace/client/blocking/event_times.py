@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import datetime
+
 from headrace.client.blocking.loop_thread import LoopThread
 from headrace.client.blocking.writers import Writer
 from headrace.client.description import waiting
@@ -23,7 +25,7 @@ class EventWriter(Writer):
         """Under which times are noted."""
         return self._event_writer.writer_id
 
-    def note_time(self, time: int) -> None:
+    def note_time(self, time: datetime | int) -> None:
         """Make every event durable, then say: those are not younger than ``time``, later ones not older.
 
         Raises as :meth:`EventWriter.note_time`.

@@ -20,7 +20,7 @@ from headrace.client.description import waiting
 from headrace.client.forks import OfOneProcess
 from headrace.client.tables import key_value_table
 from headrace.client.tables.changes import Change
-from headrace.client.tables.key_layout import Key
+from headrace.client.tables.key_layout import Given, GivenKey, Key, as_bytes
 from headrace.client.tables.versions import TableVersion, VersionedEntry, VersionedKey
 from headrace.errors import TableKeyMissingError, TableKeyVersionError
 from headrace.model.key_value_table import KeyValueTableConfiguration
@@ -56,18 +56,18 @@ class KeyValueTable(OfOneProcess, MutableMapping[Key, bytes]):
 
     # ------------------------------------------------------------------------------ as a mapping
 
-    def __getitem__(self, key: Key) -> bytes:
+    def __getitem__(self, key: GivenKey) -> bytes:
         """Return the value of a key. Raises KeyError."""
         entry = self.get_entry(key)
         if entry is None:
             raise KeyError(key)
         return entry.value
 
-    def __setitem__(self, key: Key, value: bytes) -> None:
+    def __setitem__(self, key: GivenKey, value: Given) -> None:
         """Set the value of a key, whatever is there."""
         self.put(key, value)
 
-    def __delitem__(self, key: Key) -> None:
+    def __delitem__(self, key: GivenKey) -> None:
         """Remove a key, whatever its version. Raises KeyError if it does not exist."""
         if not self.exists(key):
             raise KeyError(key)
@@ -92,7 +92,7 @@ class KeyValueTable(OfOneProcess, MutableMapping[Key, bytes]):
         """Return a view of values in the order of their keys."""
         return _Values(self)
 
-    def pop(self, key: Key, default: Any = _NOTHING) -> Any:
+    def pop(self, key: GivenKey, default: Any = _NOTHING) -> Any:
         """Remove a key and return the value it had, as one; ``default`` if it does not exist.
 
         Raises:
@@ -109,7 +109,7 @@ class KeyValueTable(OfOneProcess, MutableMapping[Key, bytes]):
             raise KeyError(key)
         return default
 
-    def setdefault(self, key: Key, default: bytes = b"") -> bytes:
+    def setdefault(self, key: GivenKey, default: Given = b"") -> bytes:
         """Return the value of a key; insert ``default`` if it does not exist.
 
         Raises:
@@ -120,12 +120,12 @@ class KeyValueTable(OfOneProcess, MutableMapping[Key, bytes]):
                 self.insert(key, default)
             except TableKeyVersionError:
                 continue  # it was inserted by another caller since
-            return default
+            return as_bytes(default, "value")
         return entry.value
 
-    def update(self, *others: Any, **_: bytes) -> None:
+    def update(self, *others: Any, **named: Given) -> None:
         """Put the entries of a mapping, or of pairs, many at a time; not as one. See :meth:`apply`."""
-        for entries in others:
+        for entries in (*others, named):
             self.put_all(entries)
 
     def clear(self) -> None:
@@ -135,27 +135,27 @@ class KeyValueTable(OfOneProcess, MutableMapping[Key, bytes]):
 
     # ------------------------------------------------------------------------------ with versions
 
-    def get_entry(self, key: Key) -> VersionedEntry | None:
+    def get_entry(self, key: GivenKey) -> VersionedEntry | None:
         """Return a key with its value and version, or None."""
         return self._thread.run(self._table.get_entry(key))
 
-    def get_all(self, keys: Iterable[Key]) -> list[VersionedEntry | None]:
+    def get_all(self, keys: Iterable[GivenKey]) -> list[VersionedEntry | None]:
         """Return the entry of each key, None for one that does not exist, in the order of ``keys``."""
         return self._thread.run(self._table.get_all(keys))
 
-    def exists(self, key: Key) -> bool:
+    def exists(self, key: GivenKey) -> bool:
         """Tell whether there is a value for a key, without fetching it."""
         return self._thread.run(self._table.exists(key))
 
-    def put(self, key: Key, value: bytes, version: TableVersion | None = None) -> TableVersion:
+    def put(self, key: GivenKey, value: Given, version: TableVersion | None = None) -> TableVersion:
         """Set the value of a key, if it has ``version``; see :meth:`KeyValueTable.put`."""
         return self._thread.run(self._table.put(key, value, version))
 
-    def insert(self, key: Key, value: bytes) -> TableVersion:
+    def insert(self, key: GivenKey, value: Given) -> TableVersion:
         """Set the value of a key that does not exist; see :meth:`KeyValueTable.insert`."""
         return self._thread.run(self._table.insert(key, value))
 
-    def remove(self, key: Key, version: TableVersion | None = None) -> None:
+    def remove(self, key: GivenKey, version: TableVersion | None = None) -> None:
         """Remove a key, if it has ``version``; see :meth:`KeyValueTable.remove`."""
         self._thread.run(self._table.remove(key, version))
 
@@ -163,11 +163,11 @@ class KeyValueTable(OfOneProcess, MutableMapping[Key, bytes]):
         """Make several changes of one family, all or none; see :meth:`KeyValueTable.apply`."""
         return self._thread.run(self._table.apply(changes))
 
-    def put_all(self, entries: Mapping[Key, bytes] | Iterable[tuple[Key, bytes]]) -> None:
+    def put_all(self, entries: Mapping[Any, Given] | Iterable[tuple[GivenKey, Given]]) -> None:
         """Put any number of entries, many at a time, not as one; see :meth:`KeyValueTable.put_all`."""
         self._thread.run(self._table.put_all(entries))
 
-    def remove_all(self, keys: Iterable[Key]) -> None:
+    def remove_all(self, keys: Iterable[GivenKey]) -> None:
         """Remove any number of keys, many at a time, not as one."""
         self._thread.run(self._table.remove_all(keys))
 
@@ -175,11 +175,11 @@ class KeyValueTable(OfOneProcess, MutableMapping[Key, bytes]):
 
     def scan(
         self,
-        primary: bytes | None = None,
+        primary: Given | None = None,
         *,
-        first: bytes | None = None,
-        last: bytes | None = None,
-        prefix: bytes | None = None,
+        first: Given | None = None,
+        last: Given | None = None,
+        prefix: Given | None = None,
     ) -> Iterator[VersionedEntry]:
         """Iterate over the entries of a range in the order of their keys; see :meth:`KeyValueTable.scan`."""
         return PageIterator(
@@ -188,11 +188,11 @@ class KeyValueTable(OfOneProcess, MutableMapping[Key, bytes]):
 
     def scan_keys(
         self,
-        primary: bytes | None = None,
+        primary: Given | None = None,
         *,
-        first: bytes | None = None,
-        last: bytes | None = None,
-        prefix: bytes | None = None,
+        first: Given | None = None,
+        last: Given | None = None,
+        prefix: Given | None = None,
     ) -> Iterator[VersionedKey]:
         """Iterate over the keys of a range and their versions; arguments as of :meth:`KeyValueTable.scan`."""
         return PageIterator(
@@ -219,6 +219,10 @@ class _Items(ItemsView[Key, bytes]):
     def __iter__(self) -> Iterator[tuple[Key, bytes]]:
         return map(_PAIR_OF, self._mapping.scan())
 
+    def __contains__(self, item: Any) -> bool:
+        key, value = item
+        return self._mapping.get(key) == as_bytes(value, "value")
+
 
 class _Values(ValuesView[bytes]):
     _mapping: KeyValueTable
@@ -227,4 +231,5 @@ class _Values(ValuesView[bytes]):
         return map(_VALUE_OF, self._mapping.scan())
 
     def __contains__(self, value: object) -> bool:
-        return any(value == each for each in self)
+        wanted = as_bytes(value, "value")
+        return any(wanted == each for each in self)

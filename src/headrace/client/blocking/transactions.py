@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Coroutine
+from datetime import datetime
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
@@ -44,7 +45,7 @@ class Transaction(Writer):
         """It was neither committed nor aborted through this object."""
         return self._transaction.is_open
 
-    def commit(self, timestamp: int | None = None, *, wait: bool = False) -> None:
+    def commit(self, timestamp: datetime | int | None = None, *, wait: bool = False) -> None:
         """Make every event durable and decide that all become visible; see :meth:`Transaction.commit`.
 
         Raises TransactionStateError: it is not open any more.

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from headrace.client.tables.key_layout import Key, KeyLayout, as_bytes
+from headrace.client.tables.key_layout import Given, GivenKey, KeyLayout, as_bytes
 from headrace.client.tables.versions import NO_SEGMENT, TableVersion, check_version
 from headrace.errors import InvalidArgumentError
 from headrace.limits import TABLE_UPDATE_BYTES_MAX, TABLE_UPDATE_COUNT_MAX, TABLE_VALUE_BYTES_MAX
@@ -23,8 +23,8 @@ _VALUE_OVERHEAD_BYTES: Final = 8
 class Put:
     """Set the value of a key, if it has ``version`` (None: whatever is there)."""
 
-    key: Key
-    value: bytes
+    key: GivenKey
+    value: Given
     version: TableVersion | None = None
 
 
@@ -32,15 +32,15 @@ class Put:
 class Insert:
     """Set the value of a key that does not exist."""
 
-    key: Key
-    value: bytes
+    key: GivenKey
+    value: Given
 
 
 @dataclass(frozen=True, slots=True)
 class Remove:
     """Remove a key, if it has ``version`` (None: whatever is there, if anything)."""
 
-    key: Key
+    key: GivenKey
     version: TableVersion | None = None
 
 
@@ -120,7 +120,7 @@ def check_changes(layout: KeyLayout, changes: Iterable[Change]) -> Batch | None:
     return Batch(primary_keys.pop(), batch.entries, batch.keys, frozenset(segment_ids), size)
 
 
-def _check_value(given: bytes) -> bytes:
+def _check_value(given: Given) -> bytes:
     value = as_bytes(given, "value")
     if len(value) > TABLE_VALUE_BYTES_MAX:
         raise InvalidArgumentError(

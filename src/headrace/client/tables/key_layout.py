@@ -13,6 +13,10 @@ from headrace.errors import InvalidArgumentError
 Key = bytes | tuple[bytes, bytes]
 """The primary key in a table without secondary keys, else the pair of both."""
 
+Given = bytes | str
+"""Bytes, or text for its UTF-8: what is given. What is read is bytes, whoever wrote it."""
+GivenKey = Given | tuple[Given, Given]
+
 
 class KeyBounds(NamedTuple):
     """The first and the last whole key of a range, both part of it; in front of a first one lies none."""
@@ -64,10 +68,10 @@ class KeyLayout:
 
     def bounds(
         self,
-        primary: bytes | None = None,
-        first: bytes | None = None,
-        last: bytes | None = None,
-        prefix: bytes | None = None,
+        primary: Given | None = None,
+        first: Given | None = None,
+        last: Given | None = None,
+        prefix: Given | None = None,
     ) -> KeyBounds:
         """Return the bounds of a range of primary keys, or of secondary keys of the given primary one.
 
@@ -107,12 +111,21 @@ def next_key(key: bytes) -> bytes | None:
 
 
 def as_bytes(given: Any, what: str) -> bytes:
-    """Return what a caller gave as bytes. Raises InvalidArgumentError if it is something else."""
+    """Return what a caller gave as bytes; a text is its UTF-8.
+
+    Raises:
+        InvalidArgumentError: it is something else, or a text that has no UTF-8.
+    """
     if isinstance(given, bytes):
         return given
+    if isinstance(given, str):
+        try:
+            return given.encode()
+        except UnicodeEncodeError:
+            raise InvalidArgumentError(f"a {what} that is a text has UTF-8, {given!r:.60} has none") from None
     if isinstance(given, bytearray | memoryview):
         return bytes(given)
-    raise InvalidArgumentError(f"a {what} is bytes, not {type(given).__name__}")
+    raise InvalidArgumentError(f"a {what} is bytes or text, not {type(given).__name__}")
 
 
 def _exactly(given: Any, size: int, what: str) -> bytes:

@@ -19,7 +19,7 @@ from headrace.client.forks import OfOneProcess
 from headrace.client.iterators import Items
 from headrace.client.owner_calls import OwnerCalls
 from headrace.client.tables.changes import Change, Insert, Put, Remove, check_changes
-from headrace.client.tables.key_layout import Key, KeyBounds, KeyLayout
+from headrace.client.tables.key_layout import Given, GivenKey, KeyBounds, KeyLayout
 from headrace.client.tables.partitions import Partitions
 from headrace.client.tables.table_calls import TableCalls
 from headrace.client.tables.table_scan import ReadPage, TableScan
@@ -43,7 +43,8 @@ class KeyValueTable(OfOneProcess):
     """Reads and changes one table. Any number of calls may be in flight. Used on one loop.
 
     A *key* is ``bytes`` in a table without secondary keys, else the pair ``(primary, secondary)``; each part
-    has exactly as many bytes as the table was created with. All keys with one primary key are a *family*: in
+    has exactly as many bytes as the table was created with. A text in place of bytes, also of a value, is its
+    UTF-8; what is read is always bytes. All keys with one primary key are a *family*: in
     one partition, in order, and changed together by one batch.
 
     Values have at most 1,040,384 bytes. Every call may raise ``InvalidArgumentError``, before anything is
@@ -81,22 +82,22 @@ class KeyValueTable(OfOneProcess):
     # ------------------------------------------------------------------------------ one key
 
     @overload
-    async def get(self, key: Key) -> bytes | None: ...
+    async def get(self, key: GivenKey) -> bytes | None: ...
 
     @overload
-    async def get(self, key: Key, default: T) -> bytes | T: ...
+    async def get(self, key: GivenKey, default: T) -> bytes | T: ...
 
-    async def get(self, key: Key, default: Any = None) -> Any:
+    async def get(self, key: GivenKey, default: Any = None) -> Any:
         """Return the value of a key, or ``default``."""
         entry = await self.get_entry(key)
         return default if entry is None else entry.value
 
-    async def get_entry(self, key: Key) -> VersionedEntry | None:
+    async def get_entry(self, key: GivenKey) -> VersionedEntry | None:
         """Return a key with its value and version, or None."""
         (entry,) = await self.get_all([key])
         return entry
 
-    async def get_all(self, keys: Iterable[Key]) -> list[VersionedEntry | None]:
+    async def get_all(self, keys: Iterable[GivenKey]) -> list[VersionedEntry | None]:
         """Return the entry of each key, None for one that does not exist, in the order of ``keys``.
 
         It is no snapshot: entries of different keys may be of different times.
@@ -125,12 +126,12 @@ class KeyValueTable(OfOneProcess):
             await _spread(requests, read, _QUESTIONS_IN_FLIGHT_MAX)
         return found
 
-    async def exists(self, key: Key) -> bool:
+    async def exists(self, key: GivenKey) -> bool:
         """Tell whether there is a value for a key, without fetching it."""
         whole = self._layout.join(key)
         return bool(await self._calls.read_keys(self._segment_of(whole), whole, whole, 1))
 
-    async def put(self, key: Key, value: bytes, version: TableVersion | None = None) -> TableVersion:
+    async def put(self, key: GivenKey, value: Given, version: TableVersion | None = None) -> TableVersion:
         """Set the value of a key; return the new version.
 
         Args:
@@ -145,7 +146,7 @@ class KeyValueTable(OfOneProcess):
         (new,) = await self.apply([Put(key, value, version)])
         return new
 
-    async def insert(self, key: Key, value: bytes) -> TableVersion:
+    async def insert(self, key: GivenKey, value: Given) -> TableVersion:
         """Set the value of a key that does not exist; return the version.
 
         Raises:
@@ -155,7 +156,7 @@ class KeyValueTable(OfOneProcess):
         (new,) = await self.apply([Insert(key, value)])
         return new
 
-    async def remove(self, key: Key, version: TableVersion | None = None) -> None:
+    async def remove(self, key: GivenKey, version: TableVersion | None = None) -> None:
         """Remove a key. Removing one that does not exist succeeds, without a condition.
 
         Args:
@@ -211,7 +212,7 @@ class KeyValueTable(OfOneProcess):
         await _spread([(each,) for each in self._partitions.segment_ids], add, _QUESTIONS_IN_FLIGHT_MAX)
         return total
 
-    async def put_all(self, entries: Mapping[Key, bytes] | Iterable[tuple[Key, bytes]]) -> None:
+    async def put_all(self, entries: Mapping[Any, Given] | Iterable[tuple[GivenKey, Given]]) -> None:
         """Put any number of entries, whatever is there, many at a time; not as one.
 
         Of a key that is given twice either value may be there in the end. After an error some entries are put
@@ -220,7 +221,7 @@ class KeyValueTable(OfOneProcess):
         pairs = entries.items() if isinstance(entries, Mapping) else entries
         await _spread(pairs, self.put, _PUTS_IN_FLIGHT_MAX)
 
-    async def remove_all(self, keys: Iterable[Key]) -> None:
+    async def remove_all(self, keys: Iterable[GivenKey]) -> None:
         """Remove any number of keys, whatever is there, many at a time; not as one."""
         await _spread(((key,) for key in keys), self.remove, _PUTS_IN_FLIGHT_MAX)
 
@@ -228,11 +229,11 @@ class KeyValueTable(OfOneProcess):
 
     def scan(
         self,
-        primary: bytes | None = None,
+        primary: Given | None = None,
         *,
-        first: bytes | None = None,
-        last: bytes | None = None,
-        prefix: bytes | None = None,
+        first: Given | None = None,
+        last: Given | None = None,
+        prefix: Given | None = None,
     ) -> AsyncIterator[VersionedEntry]:
         """Iterate over entries in the order of their keys: of the whole table, or of a range.
 
@@ -250,33 +251,33 @@ class KeyValueTable(OfOneProcess):
 
     def scan_keys(
         self,
-        primary: bytes | None = None,
+        primary: Given | None = None,
         *,
-        first: bytes | None = None,
-        last: bytes | None = None,
-        prefix: bytes | None = None,
+        first: Given | None = None,
+        last: Given | None = None,
+        prefix: Given | None = None,
     ) -> AsyncIterator[VersionedKey]:
         """Iterate over keys with their versions, without their values; arguments as of :meth:`scan`."""
         return Items(self.scan_key_pages(primary, first=first, last=last, prefix=prefix))
 
     def scan_pages(
         self,
-        primary: bytes | None = None,
+        primary: Given | None = None,
         *,
-        first: bytes | None = None,
-        last: bytes | None = None,
-        prefix: bytes | None = None,
+        first: Given | None = None,
+        last: Given | None = None,
+        prefix: Given | None = None,
     ) -> AsyncIterator[Sequence[VersionedEntry]]:
         """Iterate over what :meth:`scan` gives, many entries at once."""
         return self._scan(self._entry_page, self._layout.bounds(primary, first, last, prefix))
 
     def scan_key_pages(
         self,
-        primary: bytes | None = None,
+        primary: Given | None = None,
         *,
-        first: bytes | None = None,
-        last: bytes | None = None,
-        prefix: bytes | None = None,
+        first: Given | None = None,
+        last: Given | None = None,
+        prefix: Given | None = None,
     ) -> AsyncIterator[Sequence[VersionedKey]]:
         """Iterate over what :meth:`scan_keys` gives, many keys at once."""
         return self._scan(self._key_page, self._layout.bounds(primary, first, last, prefix))

@@ -15,11 +15,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import uuid
+from datetime import datetime
 from functools import partial
 
 from headrace.client.config import WriterConfig
 from headrace.client.connections.reconnect_policy import Reconnects
-from headrace.client.control.writer_times import WriterTimes
+from headrace.client.control.writer_times import WriterTimes, event_time
 from headrace.client.segment_calls import SegmentCalls
 from headrace.client.serializers import Codec
 from headrace.client.services import ClientServices, SegmentAddress
@@ -31,12 +32,10 @@ from headrace.errors import (
     ClosedError,
     ConnectionLostError,
     HeadraceError,
-    InvalidArgumentError,
     NoSuchSegmentError,
     RequestError,
     StreamSealedError,
 )
-from headrace.limits import INT64_MAX, INT64_MIN
 
 
 class EventWriter(RoutedWriter):
@@ -66,28 +65,26 @@ class EventWriter(RoutedWriter):
         """Of segments to which an earlier writer of this id may have written."""
         self._has_noted = False
 
-    async def note_time(self, time: int) -> None:
+    async def note_time(self, time: datetime | int) -> None:
         """Make every event durable, then say: those are not younger than ``time``, later ones not older.
 
         Watermarks are made of what all writers of a stream say; readers see them as time windows. A writer
         that has noted a time is waited for: let it note times regularly, or close it.
 
         Args:
-            time: in a unit that the writers of the stream agree on, such as milliseconds since 1970. It never
-                goes back.
+            time: in a unit that the writers of the stream agree on, such as milliseconds since 1970, which is
+                what becomes of a ``datetime``; that has a zone. It never goes back.
 
         Raises:
-            InvalidArgumentError: ``time`` is no signed 64-bit number.
+            InvalidArgumentError: ``time`` is no signed 64-bit number, and no ``datetime`` with a zone.
             PreconditionError: the writer, or an earlier one with its id, has noted a later time.
             HeadraceError: as :meth:`flush`, or why it is not noted.
         """
-        given: object = time
-        if not isinstance(given, int) or not INT64_MIN < given <= INT64_MAX:
-            raise InvalidArgumentError(f"{time!r} is no time: it is a signed number of 64 bits")
+        number = event_time(time)
         await self.flush()
         position = await self._durable_position()
         self._has_noted = True
-        await self._times.note(self.scope, self.stream, self.writer_id, time, position)
+        await self._times.note(self.scope, self.stream, self.writer_id, number, position)
 
     async def _durable_position(self) -> dict[int, int]:
         """Return offsets in front of which everything lies that was durable at the call; -1: nothing was

@@ -13,6 +13,7 @@ import contextlib
 import math
 import uuid
 from dataclasses import dataclass
+from datetime import datetime
 from enum import StrEnum
 from types import TracebackType
 from typing import Any, Final, Self
@@ -25,6 +26,7 @@ from headrace.client.control.transactions import (
     TransactionStatus,
     TransactionTag,
 )
+from headrace.client.control.writer_times import event_time
 from headrace.client.description import described
 from headrace.client.forks import OfOneProcess
 from headrace.client.serializers import Codec
@@ -158,30 +160,33 @@ class Transaction(RoutedWriter):
         self._check_open()
         await super().drain()
 
-    async def commit(self, timestamp: int | None = None, *, wait: bool = False) -> None:
+    async def commit(self, timestamp: datetime | int | None = None, *, wait: bool = False) -> None:
         """Make every event durable, then decide that all of them become visible.
 
         Nothing is taken meanwhile. A call that fails before it has asked the controller leaves the
         transaction open; cancelled, or with an unknown outcome, it may be called again.
 
         Args:
-            timestamp: noted for the writer when the transaction is visible.
+            timestamp: noted for the writer when the transaction is visible, as by
+                :meth:`EventWriter.note_time`.
             wait: return only when it is.
 
         Raises:
+            InvalidArgumentError: ``timestamp`` is no time; the transaction stays open.
             TransactionStateError: it was committed or detached, or has ended otherwise; then none of its
                 events will be visible.
             UnknownOutcomeError: whether it is decided is unknown; commit again, or ask for its status.
         """
         if not self.is_open:
             raise self.refusal()
+        noted = None if timestamp is None else event_time(timestamp)
         self._state = TransactionState.COMMITTING
         self._stop_taking()
         ended = asyncio.get_running_loop().create_future()
         self._commits.add(ended)
         try:
             await self._settle()
-            status = await self._ask_to_commit(timestamp, wait=wait)
+            status = await self._ask_to_commit(noted, wait=wait)
         finally:
             self._commits.discard(ended)
             ended.set_result(None)

@@ -23,7 +23,10 @@ def test_a_key_is_its_bytes_or_a_pair_of_them():
         (ONE, b"abc"),
         (ONE, b"abcde"),
         (ONE, b""),
-        (ONE, "abcd"),
+        (ONE, "abc"),
+        (ONE, "\u00e4\u00f6\u00fc"),
+        (ONE, "abc\udcff"),
+        (TWO, "abcd12"),
         (ONE, 4),
         (ONE, None),
         (ONE, (b"abcd", b"1")),
@@ -31,7 +34,7 @@ def test_a_key_is_its_bytes_or_a_pair_of_them():
         (TWO, b"abcd12"),
         (TWO, (b"abcd", b"1")),
         (TWO, (b"abc", b"123")),
-        (TWO, (b"abcd", "12")),
+        (TWO, (b"abcd", "1")),
         (TWO, (b"abcd", b"12", b"")),
         (TWO, ()),
     ],
@@ -39,6 +42,14 @@ def test_a_key_is_its_bytes_or_a_pair_of_them():
 def test_what_is_no_key_of_the_table_is_refused(layout, key):
     with pytest.raises(InvalidArgumentError):
         layout.join(key)
+
+
+def test_a_text_is_its_utf_8():
+    assert ONE.join("abcd") == b"abcd"
+    assert ONE.join("\u00e4\u00f6") == "\u00e4\u00f6".encode()
+    assert TWO.join(("abcd", b"12")) == TWO.join((b"abcd", "12")) == b"abcd12"
+    assert TWO.bounds("abcd", prefix="1") == TWO.bounds(b"abcd", prefix=b"1")
+    assert ONE.bounds(first="b", last="c") == ONE.bounds(first=b"b", last=b"c")
 
 
 def test_bounds_are_filled_to_whole_keys():
@@ -59,7 +70,7 @@ def test_bounds_are_filled_to_whole_keys():
         {"prefix": b"abcde"},
         {"first": b"abcde"},
         {"last": b"abcde"},
-        {"prefix": "a"},
+        {"prefix": "abcde"},
         {"prefix": b"a", "first": b"a"},
         {"prefix": b"a", "last": b"a"},
         {"first": b"b", "last": b"a"},

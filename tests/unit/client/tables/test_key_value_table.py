@@ -192,7 +192,7 @@ async def test_a_version_of_another_partition_fits_no_key_here():
     assert server.asked == []
 
 
-@pytest.mark.parametrize("key", [b"", b"abc", b"abcde", "abcd", None, 7, (b"abcd", b"x")])
+@pytest.mark.parametrize("key", [b"", b"abc", b"abcde", "abc", None, 7, (b"abcd", b"x")])
 async def test_nothing_is_sent_for_what_is_no_key(key):
     server = Server(updated(9))
     opened = table(server)
