@@ -32,6 +32,9 @@ everything without a family, such as a port that is taken.
 | `UnknownOutcomeError` | may have happened | repeats it with its identity, or reads back | 5 |
 | `CorruptionError` | must not be repeated | retains the evidence ([runbook](../operating/runbook.md)) | 6 |
 
+`headrace status` and `headrace stream wait` end with 4 if a server is not ready, or a stream not as it is
+waited for.
+
 A controller of Headrace says with each refusal which error it was, and why, in the trailing metadata
 `headrace-error-bin` (the class, a line feed, the sentence): the client raises that class with that sentence.
 What codes and statuses mean by themselves is for other controllers of the protocol, and for clients that know

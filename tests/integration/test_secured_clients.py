@@ -91,6 +91,19 @@ def test_the_command_line_does_a_round_trip(server, files, orders):
     assert (code, out) == (0, "0\n1\n2\n")
 
 
+def test_everybody_may_ask_whether_the_server_is_ready(server, files, orders):
+    where = ("--rest", server.rest_url, "--uri", server.uri, "--tls-ca", str(files.ca), "--json")
+    code, out, err = run("status", *where)
+    assert code == 0
+    assert err.startswith("streams are not known: ")
+    found = json.loads(out)
+    assert found["ready"] is True
+    assert (found["streams"], found["bytes"], found["unstored_bytes"]) == (None, None, None)
+    found = json.loads(run("status", *where, name="ada")[1])
+    assert found["streams"] >= 1
+    assert found["unstored_bytes"] is not None
+
+
 @pytest.mark.parametrize(
     ("user", "words"),
     [

@@ -16,6 +16,10 @@ _NOUNS: Final = {
         "headrace.cli.commands.standalone",
         "Run controller, segment store and REST in one process until SIGTERM or Ctrl-C.",
     ),
+    "status": (
+        "headrace.cli.commands.status",
+        "Say whether a server is ready, what it holds and what waits; exit code 4 if it is not ready.",
+    ),
     "scope": ("headrace.cli.commands.scope", "List, create and delete scopes."),
     "stream": (
         "headrace.cli.commands.stream",

@@ -25,7 +25,7 @@ def list_streams(
 ) -> None:
     """Print the streams of a scope, or of all; only their ``names``, if so asked."""
     with connection.connect() as client:
-        found = _names_of(client, scope, tag, internal=internal)
+        found = names_of(client, scope, tag, internal=internal)
         if names and as_json:
             print_json(["/".join(each) for each in found])
         elif names:
@@ -37,9 +37,10 @@ def list_streams(
             _print(sizes_of(client, found))
 
 
-def _names_of(
+def names_of(
     client: BlockingClient, scope: str | None, tag: str | None, *, internal: bool
 ) -> Iterator[tuple[str, str]]:
+    """Yield scope and name of the streams of a scope, or of all, sorted."""
     for each in sorted(client.list_scopes()) if scope is None else [scope]:
         if scope is None and each.startswith("_") and not internal:
             continue

@@ -95,6 +95,29 @@ def test_who_creates_a_stream_that_is_otherwise_is_told_both(run, client):
     assert run("stream", "create", "demo/otherwise", "-s", "3")[0] == 2
 
 
+def test_the_status_of_a_server_says_what_it_holds(server, run, client):
+    client.create_scope("held")
+    client.create_stream("held/one")
+    before = answer(run("status", "--rest", server.rest_url, "--json"))
+    assert before["ready"] is True
+    client.create_stream("held/two")
+    client.write("held/two", [b"12345678"])
+    after = answer(run("status", "--rest", server.rest_url, "--json"))
+    assert after["streams"] == before["streams"] + 1
+    assert after["bytes"] == before["bytes"] + 16  # with the header of the event
+    assert after["unstored_bytes"] >= 16  # this server stores nothing
+    assert (after["not_ready"], after["waits"]) == ([], [])
+    code, out, _ = run("status", "--rest", server.rest_url)
+    assert (code, out.splitlines()[0]) == (0, "ready     yes")
+    assert [line.split()[0] for line in out.splitlines()] == [
+        "ready",
+        "streams",
+        "bytes",
+        "unstored",
+        "waits",
+    ]
+
+
 def last(run, stream, count):
     code, out, err = run("event", "read", f"demo/{stream}", "--last", str(count), "--format", r"%e\n")
     assert code == 0, err

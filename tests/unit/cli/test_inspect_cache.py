@@ -146,6 +146,48 @@ def test_ten_lines_say_what_matters_first(server, capsys):
     ]
 
 
+def test_the_status_of_a_server_that_is_not_ready_says_why(server, capsys):
+    health = {
+        "status": "UP",
+        "readiness": False,
+        "children": {
+            "container-0": {"name": "container-0", "status": "UP", "readiness": True},
+            "container-1": {
+                "name": "container-1",
+                "status": "DOWN",
+                "readiness": False,
+                "details": {"waitsFor": "space", "lastFailure": ""},
+            },
+        },
+    }
+    address = server(answered(health | COUNTED))
+    assert main(["status", "--rest", address]) == 4
+    assert capsys.readouterr().out.splitlines() == [
+        "ready     no: container-1 is DOWN (waits for space)",
+        "streams   -",
+        "bytes     -",
+        "unstored  1,000 B, the oldest for 4 s",
+        "waits     appends are delayed: container 1 by 250 ms: storage",
+    ]
+    assert main(["status", "--rest", address, "--json"]) == 4
+    assert json.loads(capsys.readouterr().out) == {
+        "ready": False,
+        "not_ready": ["container-1 is DOWN (waits for space)"],
+        "streams": None,
+        "bytes": None,
+        "unstored_bytes": 1000,
+        "waits": ["appends are delayed: container 1 by 250 ms: storage"],
+    }
+
+
+def test_the_status_of_no_server_has_another_exit_code(server, capsys):
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        free = f"127.0.0.1:{listener.getsockname()[1]}"
+    assert main(["status", "--rest", free]) == 3
+    assert main(["status", "--rest", server(answered([]))]) == 5
+    assert capsys.readouterr().out == ""
+
+
 def test_what_a_server_does_not_count_is_nothing(server, capsys):
     offline = {"containers": {"0": {"health": {"online": False, "waits_for": "space"}}}, "cache": "none"}
     code, out, _ = ask(server(answered(offline)), capsys)

@@ -55,6 +55,7 @@ def run_failing(monkeypatch, error, uri=None):
 def test_every_verb_is_there():
     assert {" ".join(path) for path in VERBS} == {
         "standalone",
+        "status",
         "demo",
         "completion",
         *(f"scope {verb}" for verb in ("list", "create", "delete")),
