@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
@@ -93,6 +93,38 @@ async def test_it_does_so_across_a_scale_and_after_a_truncation(client):
     assert await read(client, "scaled", found.cut) == sorted(THIRD)
 
 
+async def test_a_part_between_times_is_read_by_every_face(client, server):
+    await client.create_stream("s", "parted")
+    await write(client, "parted", FIRST)
+    first = await when_sampled(client, "parted")
+    await write(client, "parted", SECOND)
+    second = await when_sampled(client, "parted")
+    await write(client, "parted", THIRD)
+    since, until = (datetime.fromtimestamp(each / 1000, UTC) for each in (first, second))
+
+    async def told(**part):
+        return sorted([event.data async for event in client.read("s/parted", **part)])
+
+    assert await told(since=since) == sorted(SECOND + THIRD)
+    assert await told(until=until) == sorted(FIRST + SECOND)
+    assert await told(since=since, until=until) == sorted(SECOND)
+    assert await told(since=first, until=until.isoformat()) == sorted(SECOND)
+    assert await told(since="1h", until=now_ms() + 60_000) == sorted(FIRST + SECOND + THIRD)
+    assert await told(since=timedelta(hours=1), until=since) == sorted(FIRST)
+    for wrong in ({"since": until, "until": since}, {"until": until, "follow": True}):
+        with pytest.raises(InvalidArgumentError):
+            await told(**wrong)
+
+    def blocking_face():
+        with blocking.connect(server.uri) as threads:
+            parted = threads.stream("s/parted")
+            assert sorted(event.data for event in parted.read(since=since, until=until)) == sorted(SECOND)
+            table = parted.to_arrow(since=since, until=until)
+            assert sorted(table["event"].to_pylist()) == sorted(SECOND)
+
+    await asyncio.to_thread(blocking_face)
+
+
 async def test_what_cannot_be_asked_is_refused(client):
     with pytest.raises(NoSuchStreamError):
         await client.cut_at("s", "none", 1)
@@ -116,6 +148,9 @@ async def test_the_command_line_reads_since_a_time(client, server, capfdbinary):
     def told():
         at = datetime.fromtimestamp(between / 1000, UTC).isoformat()
         assert sorted(run("event", "read", "s/told", "--since", at)[0]) == sorted(SECOND)
+        assert sorted(run("event", "read", "s/told", "--until", at)[0]) == sorted(FIRST)
+        assert sorted(run("event", "read", "s/told", "--since", "1h", "--until", at)[0]) == sorted(FIRST)
+        assert run("event", "read", "s/told", "--since", at, "--until", at)[0] == []
         assert sorted(run("event", "read", "s/told", "--since", "1h")[0]) == sorted(FIRST + SECOND)
         (text,), _ = run("stream", "cut", "s/told", "--at", str(between))
         assert sorted(run("event", "read", "s/told", "--from", text.decode())[0]) == sorted(SECOND)

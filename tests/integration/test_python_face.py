@@ -93,6 +93,71 @@ async def test_the_loop_is_warned_as_threads_are(server, client, name):
             await loop_client.create_stream(name, exist_ok=False)
 
 
+# ------------------------------------------------------------------------------ a part of a stream
+
+
+def test_so_many_events_are_read_and_the_position_is_behind_them(client, name):
+    events = [b"%03d" % number for number in range(100)]
+    client.write(name, events, key="one")
+    assert [event.data for event in client.read(name, limit=3)] == events[:3]
+    assert [event.data for event in client.read(name, limit=3, follow=True)] == events[:3]
+    assert [event.data for event in client.read(name, limit=1000)] == events
+    with client.event_reader(name, limit=7) as reader:
+        assert [event for batch in reader.batches() for event in batch] == events[:7]
+        assert reader.next_batch() is None
+        position = reader.position()
+    assert [event.data for event in client.read(name, start=position, limit=2)] == events[7:9]
+    orders = client.stream(name)
+    for table in (orders.to_arrow(limit=4), orders.to_polars(limit=4).to_arrow()):
+        assert [bytes(each) for each in table["event"].to_pylist()] == events[:4]
+    assert len(orders.to_pandas(limit=4)) == 4
+
+
+def test_the_last_events_are_read(client, name):
+    events = [b"%03d" % number for number in range(100)]
+    client.write(name, events, key="one")
+    orders = client.stream(name)
+    assert [event.data for event in client.read(name, last=3)] == events[-3:]
+    assert [event.data for event in orders.read(last=5, limit=2)] == events[-5:-3]
+    assert orders.to_arrow(last=3)["event"].to_pylist() == events[-3:]
+    assert len(list(client.read(name, last=1000))) == 100
+    with client.event_reader(name, last=1) as reader:
+        client.write(name, [b"later"], key="one")
+        assert [next(iter(reader)).data for _ in range(2)] == [b"099", b"later"]
+    orders.seal()
+    assert [event.data for event in orders.read(last=2)] == [b"099", b"later"]
+
+
+async def test_the_loop_reads_parts_as_threads_do(server, client, name):
+    client.write(name, [b"one", b"two", b"three"], key="one")
+    async with headrace.aio.connect(server.uri) as loop_client:
+        assert [event.data async for event in loop_client.read(name, limit=2)] == [b"one", b"two"]
+        assert [event.data async for event in loop_client.read(name, last=2)] == [b"two", b"three"]
+        table = await loop_client.stream(name).to_arrow(last=1)
+        assert table["event"].to_pylist() == [b"three"]
+
+
+@pytest.mark.parametrize(
+    ("part", "why"),
+    [
+        ({"limit": 0}, "at least 1"),
+        ({"limit": True}, "at least 1"),
+        ({"last": 0}, "the last 1 to"),
+        ({"last": "3"}, "the last 1 to"),
+        ({"last": 3, "since": "1h"}, "since and last each say where to begin"),
+        ({"start": "tail", "since": "1h"}, "start and since each say where to begin"),
+        ({"end": "head", "until": "1h"}, "end and until each say where to end"),
+        ({"last": 3, "until": "1h"}, "give limit instead"),
+        ({"since": "1 fortnight"}, "1 fortnight"),
+        ({"since": 1.5}, "is a datetime or a whole number"),
+        ({"since": "1h", "until": "2h"}, "is later than until"),
+    ],
+)
+def test_a_part_that_makes_no_sense_is_refused(client, name, part, why):
+    with pytest.raises(InvalidArgumentError, match=why):
+        list(client.read(name, **part))
+
+
 # ------------------------------------------------------------------------------ documentation
 
 

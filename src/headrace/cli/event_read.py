@@ -18,7 +18,6 @@ from headrace.model.segment_id import segment_id_text
 
 if TYPE_CHECKING:  # the connection imports the client when it is made
     from headrace.client.blocking import BlockingEventReader
-    from headrace.client.reader.cuts import Edge
     from headrace.client.reader.event_batch import Event
 
     Print = Callable[[Event], None]
@@ -33,68 +32,65 @@ def read_events(
     since: str | None,
     last: int | None,
     end: str,
+    until: str | None,
     follow: bool,
-    count: int | None,
+    limit: int | None,
     template: str | None,
     position: bool,
     connection: Connection,
     as_json: bool,
 ) -> None:
-    """Print events; ``start`` and ``end`` are ``head``, ``tail`` or cuts, ``since`` is a time.
+    """Print events; ``start`` and ``end`` are ``head``, ``tail`` or cuts, ``since`` and ``until`` are times.
 
     ``last``: so many events in front of the tail. ``template``: how an event is printed.
     """
-    from headrace.runtime.clock import SystemClock
-    from headrace.runtime.times import parse_time_ms
-
     scope, stream = scoped(stream)
-    if count is not None and count < 1:
-        raise InvalidArgumentError(f"at least 1 event has to be read, not {count}")
+    if limit is not None and limit < 1:
+        raise InvalidArgumentError(f"at least 1 event has to be read, not {limit}")
     if template is not None and template.strip().lower() in _JSON_WORDS:
         raise InvalidArgumentError(
             f"--format {template} would print this word for each event: --json prints them as JSON"
         )
     if template is not None and as_json:
         raise InvalidArgumentError("--format and --json exclude each other")
-    if last is not None and end != "tail":
-        raise InvalidArgumentError("--last is about the tail: with --to, give --count instead")
+    if last is not None and (end != "tail" or until is not None):
+        given = "--to" if until is None else "--until"
+        raise InvalidArgumentError(f"--last is about the tail: with {given}, give --limit instead")
     print_event = _print_document if as_json else _printer_of(template)
-    first: Edge = start
-    behind: Edge | None = None if follow else end
-    since_ms = None if since is None else parse_time_ms(since, SystemClock().now_ms())
-    with connection.connect() as client:
-        if since_ms is not None:
-            first = client.cut_at(scope, stream, since_ms).cut
-        if last is not None:
-            from headrace.cli.last_events import find_last
-
-            first, tail = find_last(client, scope, stream, last)
-            if not follow and tail is not None:
-                behind = tail  # it has not moved since
-        with client.event_reader(scope, stream, start=first, end=behind) as reader:
-            try:
-                quiet = as_json or sys.stdout.isatty()
-                with server_watched():
-                    _print_all(reader, count, print_event, quiet=quiet, at_once=follow)
-            finally:
-                if position:
-                    progress(reader.position().as_text())
+    with (
+        connection.connect() as client,
+        client.event_reader(
+            scope,
+            stream,
+            start=start,
+            end=None if follow else end,
+            since=since,
+            until=until,
+            last=last,
+            limit=limit,
+        ) as reader,
+    ):
+        try:
+            quiet = as_json or sys.stdout.isatty()
+            with server_watched():
+                _print_all(reader, limit, print_event, quiet=quiet, at_once=follow)
+        finally:
+            if position:
+                progress(reader.position().as_text())
 
 
 def _print_all(
-    reader: BlockingEventReader, count: int | None, print_event: Print, *, quiet: bool, at_once: bool
+    reader: BlockingEventReader, limit: int | None, print_event: Print, *, quiet: bool, at_once: bool
 ) -> None:
-    """Print events up to the end or ``count``. Progress is shown beside what goes into a file."""
+    """Print events up to the end. Progress is shown beside what goes into a file."""
     done = 0
-    with Progress("reading", "events", count, quiet=quiet) as shown:
+    with Progress("reading", "events", limit, quiet=quiet) as shown:
         for event in reader:
             print_event(event)
             if at_once:  # when a stream is followed
                 sys.stdout.buffer.flush()
             done += 1
             shown.show(done)
-            if done == count:
-                break
     sys.stdout.buffer.flush()
 
 

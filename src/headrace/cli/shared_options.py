@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Final
 
 import click
@@ -49,23 +50,26 @@ class Several(click.Option):
         return True
 
 
-class StoreOption(click.Option):
-    """The store that a verb reads: shown as ``--storage`` where it is that of a system, ``--from`` elsewhere.
+class AlsoOption(click.Option):
+    """An option that has further words, which are taken and not shown."""
 
-    Either word is taken, whichever is shown.
-    """
-
-    WORDS: Final = ("--storage", "--from")
-
-    def __init__(
-        self, shown: str, parameter: str, text: str, *, required: bool, metavar: str = "URI"
-    ) -> None:
-        super().__init__([shown, parameter], metavar=metavar, required=required, help=text)
+    def __init__(self, shown: Sequence[str], also: Sequence[str], text: str, **attributes: Any) -> None:
+        super().__init__(shown, help=text, **attributes)
+        self._also = also
 
     def add_to_parser(self, parser: Any, ctx: click.Context) -> None:
         super().add_to_parser(parser, ctx)
-        others = [word for word in self.WORDS if word not in self.opts]
-        parser.add_option(obj=self, opts=others, dest=self.name, action="store", nargs=1)
+        parser.add_option(obj=self, opts=self._also, dest=self.name, action="store", nargs=1)
+
+
+def store_option(
+    shown: str, parameter: str, text: str, *, required: bool, metavar: str = "URI"
+) -> click.Option:
+    """Declare the store that a verb reads: shown as ``--storage`` where it is that of a system, as ``--from``
+    elsewhere; either word is taken.
+    """
+    also = [word for word in ("--storage", "--from") if word != shown]
+    return AlsoOption([shown, parameter], also, text, required=required, metavar=metavar)
 
 
 class NotEmpty(click.ParamType[str]):

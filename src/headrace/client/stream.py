@@ -15,6 +15,7 @@ from headrace.client.forks import OfOneProcess
 from headrace.client.reader.cuts import Edge, belongs, parse_edge
 from headrace.client.reader.event_batch import Event
 from headrace.client.reader.event_columns import find_parser
+from headrace.client.reader.read_part import Time
 from headrace.client.reader.stream_table import (
     TABLE_BYTES_MAX,
     read_table,
@@ -97,6 +98,10 @@ class Stream(OfOneProcess):
         *,
         start: Edge = "head",
         end: Edge | None = "tail",
+        since: Time | None = None,
+        until: Time | None = None,
+        last: int | None = None,
+        limit: int | None = None,
         follow: bool = False,
         serializer: Serializer | str | None = None,
     ) -> AsyncIterator[Event]:
@@ -108,7 +113,16 @@ class Stream(OfOneProcess):
         b'two'
         """
         return self._client.read(
-            self.scope, self.name, start=start, end=end, follow=follow, serializer=serializer
+            self.scope,
+            self.name,
+            start=start,
+            end=end,
+            since=since,
+            until=until,
+            last=last,
+            limit=limit,
+            follow=follow,
+            serializer=serializer,
         )
 
     async def write(
@@ -122,6 +136,10 @@ class Stream(OfOneProcess):
         *,
         start: Edge = "head",
         end: Edge = "tail",
+        since: Time | None = None,
+        until: Time | None = None,
+        last: int | None = None,
+        limit: int | None = None,
         serializer: Literal["json", "utf8"] | None = None,
         max_bytes: int = TABLE_BYTES_MAX,
     ) -> Any:
@@ -136,6 +154,10 @@ class Stream(OfOneProcess):
         Args:
             start: a cut, ``"head"`` or ``"tail"``.
             end: a cut or ``"tail"``, as it is now.
+            since: in place of ``start``, a time, such as ``"1h"`` (ago); see :meth:`Client.event_reader`.
+            until: in place of ``end``, a time.
+            last: in place of ``start``, the last so many events.
+            limit: end after so many events.
             serializer: None: bytes. ``"utf8"``: ``event`` is text. ``"json"``: in place of ``event`` there is
                 a column for each member of the events, which are objects; what a member is called like
                 replaces the other two columns as well. Texts that are all dates or times, as ISO 8601 writes
@@ -151,10 +173,19 @@ class Stream(OfOneProcess):
         """
         require("to_arrow", "arrow", "pyarrow", "numpy")
         parse = find_parser(serializer)
-        last = parse_edge(end)
-        if isinstance(last, StreamCut) and last.is_unbounded:
+        behind = parse_edge(end)
+        if isinstance(behind, StreamCut) and behind.is_unbounded:
             raise InvalidArgumentError("a table ends somewhere: at a cut, or at the tail as it is now")
-        opening = self._client.event_reader(self.scope, self.name, start=start, end=last)
+        opening = self._client.event_reader(
+            self.scope,
+            self.name,
+            start=start,
+            end=behind,
+            since=since,
+            until=until,
+            last=last,
+            limit=limit,
+        )
         async with opening as reader:
             table = await read_table(reader, max_bytes)
         if serializer is None:
@@ -166,6 +197,10 @@ class Stream(OfOneProcess):
         *,
         start: Edge = "head",
         end: Edge = "tail",
+        since: Time | None = None,
+        until: Time | None = None,
+        last: int | None = None,
+        limit: int | None = None,
         serializer: Literal["json", "utf8"] | None = None,
         max_bytes: int = TABLE_BYTES_MAX,
     ) -> Any:
@@ -180,7 +215,16 @@ class Stream(OfOneProcess):
             HeadraceError: as :meth:`to_arrow`.
         """
         require_frames("pandas")
-        table = await self.to_arrow(start=start, end=end, serializer=serializer, max_bytes=max_bytes)
+        table = await self.to_arrow(
+            start=start,
+            end=end,
+            since=since,
+            until=until,
+            last=last,
+            limit=limit,
+            serializer=serializer,
+            max_bytes=max_bytes,
+        )
         return await _beside_the_loop(to_pandas, table)
 
     async def to_polars(
@@ -188,6 +232,10 @@ class Stream(OfOneProcess):
         *,
         start: Edge = "head",
         end: Edge = "tail",
+        since: Time | None = None,
+        until: Time | None = None,
+        last: int | None = None,
+        limit: int | None = None,
         serializer: Literal["json", "utf8"] | None = None,
         max_bytes: int = TABLE_BYTES_MAX,
     ) -> Any:
@@ -202,7 +250,16 @@ class Stream(OfOneProcess):
             HeadraceError: as :meth:`to_arrow`.
         """
         require_frames("polars")
-        table = await self.to_arrow(start=start, end=end, serializer=serializer, max_bytes=max_bytes)
+        table = await self.to_arrow(
+            start=start,
+            end=end,
+            since=since,
+            until=until,
+            last=last,
+            limit=limit,
+            serializer=serializer,
+            max_bytes=max_bytes,
+        )
         return await _beside_the_loop(to_polars, table)
 
     # ------------------------------------------------------------------------------ its life

@@ -39,7 +39,7 @@ def commands(headrace: str, uri: str, rest: str, pid: int) -> list[str]:
         f"export HEADRACE_URI={quote(uri)}",
         f"{headrace} stream list {SCOPE}",
         f"{headrace} stream describe {flights}",
-        f"{headrace} event read {flights} --count 5",
+        f"{headrace} event read {flights} --limit 5",
         f"{headrace} event read {delays} --last 5",
         f"{headrace} inspect cache --rest {quote(rest)}",
         f"kill {pid}",

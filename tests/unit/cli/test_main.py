@@ -141,7 +141,7 @@ LETTERS = {
     "-f": "--follow",
     "-j": "--json",
     "-k": "--key",
-    "-n": {"--count", "--limit"},
+    "-n": "--limit",
     "-s": "--segments",
     "-t": "--tag",
     "-v": "--verbose",

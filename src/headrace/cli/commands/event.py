@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from headrace.cli.shared_options import CONNECTION, STREAM, argument, flag, option
+from headrace.cli.shared_options import CONNECTION, STREAM, AlsoOption, argument, flag, option
 from headrace.cli.verbs import Noun
 
 
@@ -62,7 +62,8 @@ def _declare_read(event: Noun) -> None:
         headrace event read demo/orders
         headrace event read demo/orders --from tail --follow
         headrace event read demo/orders --since 1h
-        headrace event read demo/orders --count 10 --json
+        headrace event read demo/orders --since 2h --until 1h
+        headrace event read demo/orders --limit 10 --json
         headrace event read demo/orders --last 10 --format '%s %o %e\\n'
         """,
         STREAM,
@@ -80,8 +81,9 @@ def _declare_read(event: Noun) -> None:
             "--follow those that come as well",
         ),
         option("--to", "end", default="tail", metavar="CUT", help="tail as it is now, or a cut"),
+        option("--until", metavar="TIME", help="to where the stream was then: nothing that is younger"),
         flag("-f", "--follow", help="wait for more until the stream is sealed"),
-        option("-n", "--count", type=int, metavar="N", help="stop after so many events"),
+        AlsoOption(["-n", "--limit"], ["--count"], "stop after so many events", type=int, metavar="N"),
         option(
             *("--format", "template"),
             metavar="TEXT",
@@ -90,5 +92,5 @@ def _declare_read(event: Noun) -> None:
         ),
         flag("--position", help="print on stderr the cut to continue from"),
         *CONNECTION,
-        apart=[("start", "since", "last"), ("end", "follow")],
+        apart=[("start", "since", "last"), ("end", "until", "follow")],
     )

@@ -10,14 +10,14 @@ from headrace.cli.shared_options import (
     REST_SERVER,
     VERBOSE,
     YES,
-    StoreOption,
     argument,
     flag,
     option,
+    store_option,
 )
 from headrace.cli.verbs import Noun
 
-_STORAGE = StoreOption(
+_STORAGE = store_option(
     "--storage", "storage", "where the chunks are (default: what the data directory says)", required=False
 )
 _RATES = tuple(
@@ -80,7 +80,7 @@ def _declare_looks(storage: Noun) -> None:
         headrace storage rebuild --storage s3://bucket/system --data-dir headrace-data
         headrace storage rebuild --storage file:///mnt/chunks --data-dir headrace-data --at 1h
         """,
-        StoreOption("--storage", "source", "where the chunks of the system are", required=True),
+        store_option("--storage", "source", "where the chunks of the system are", required=True),
         option(
             *("-d", "--data-dir"),
             required=True,
@@ -105,7 +105,7 @@ def _declare_moves(storage: Noun) -> None:
         headrace storage copy --storage file:///var/headrace/chunks --to s3://backup/system
         headrace storage copy --storage s3://old/system --to s3://new/system --verify
         """,
-        StoreOption("--storage", "source", "the store that is read", required=True),
+        store_option("--storage", "source", "the store that is read", required=True),
         option("--to", "target", required=True, metavar="URI", help="where it goes"),
         flag("--verify", help="read both, also what was there, and compare"),
         *_RATES,
@@ -132,7 +132,7 @@ def _declare_moves(storage: Noun) -> None:
         headrace storage import demo/orders --from s3://backup/orders --as demo/restored
         """,
         argument("names", "SCOPE/STREAM", "only these (default: all)", nargs=-1),
-        StoreOption("--from", "source", "where they are", required=True, metavar="DIR|URI"),
+        store_option("--from", "source", "where they are", required=True, metavar="DIR|URI"),
         option("--as", "into", metavar="SCOPE/STREAM", help="another name of the stream"),
         flag("--bytes", "as_bytes", help="they are streams of bytes, not of events"),
         *CONNECTION,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headrace.cli.shared_options import CONNECTION, SCOPE, TABLE, YES, argument, flag, option
+from headrace.cli.shared_options import CONNECTION, SCOPE, TABLE, YES, AlsoOption, argument, flag, option
 from headrace.cli.verbs import Noun
 
 _TABLES = "headrace.cli.table_verbs"
@@ -112,7 +112,7 @@ def _declare_queries(table: Noun) -> None:
         option("--first", metavar="KEY", help="begin with it; its beginning is enough"),
         option("--last", metavar="KEY", help="end with it; its beginning is enough"),
         option("--prefix", metavar="KEY", help="what keys begin with, instead of both"),
-        option("-n", "--count", type=int, metavar="N", help="stop after so many"),
+        AlsoOption(["-n", "--limit", "count"], ["--count"], "stop after so many", type=int, metavar="N"),
         flag("--keys", "only_keys", help="without values"),
         _HEX,
         *CONNECTION,

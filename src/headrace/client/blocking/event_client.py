@@ -15,6 +15,7 @@ from headrace.client.config import ReaderConfig, WriterConfig
 from headrace.client.connect import Client as LoopClient
 from headrace.client.reader.cuts import Edge, last_of
 from headrace.client.reader.event_batch import Event
+from headrace.client.reader.read_part import Time
 from headrace.client.scoped_name import named
 from headrace.client.serializers import Serializer, find_codec
 from headrace.client.writer.given_events import GivenKey, batches_of
@@ -38,14 +39,26 @@ class EventClient(ProcessClient):
         *,
         start: Edge = "head",
         end: Edge | None = "tail",
+        since: Time | None = None,
+        until: Time | None = None,
+        last: int | None = None,
+        limit: int | None = None,
         follow: bool = False,
         serializer: Serializer | str | None = None,
         config: ReaderConfig | None = None,
     ) -> Iterator[Event]:
         def open_reader() -> EventReader:
-            last = last_of(end, follow)
             return self.event_reader(
-                scope, stream, start=start, end=last, serializer=serializer, config=config
+                scope,
+                stream,
+                start=start,
+                end=last_of(end, follow, until),
+                since=since,
+                until=until,
+                last=last,
+                limit=limit,
+                serializer=serializer,
+                config=config,
             )
 
         return ReadLoop(open_reader)

@@ -12,6 +12,7 @@ from headrace.client.blocking.loop_thread import LoopThread
 from headrace.client.blocking.waits import OnLoop, like, waits
 from headrace.client.reader.cuts import Edge
 from headrace.client.reader.event_batch import Event
+from headrace.client.reader.read_part import Time
 from headrace.client.reader.stream_table import TABLE_BYTES_MAX, require_frames, to_pandas, to_polars
 from headrace.client.serializers import Serializer
 from headrace.client.stream import Stream as LoopStream
@@ -58,11 +59,24 @@ class Stream(OnLoop[LoopStream]):
         *,
         start: Edge = "head",
         end: Edge | None = "tail",
+        since: Time | None = None,
+        until: Time | None = None,
+        last: int | None = None,
+        limit: int | None = None,
         follow: bool = False,
         serializer: Serializer | str | None = None,
     ) -> Iterator[Event]:
         return self._client.read(
-            self.scope, self.name, start=start, end=end, follow=follow, serializer=serializer
+            self.scope,
+            self.name,
+            start=start,
+            end=end,
+            since=since,
+            until=until,
+            last=last,
+            limit=limit,
+            follow=follow,
+            serializer=serializer,
         )
 
     @like(LoopStream.write)
@@ -75,11 +89,26 @@ class Stream(OnLoop[LoopStream]):
         *,
         start: Edge = "head",
         end: Edge = "tail",
+        since: Time | None = None,
+        until: Time | None = None,
+        last: int | None = None,
+        limit: int | None = None,
         serializer: Literal["json", "utf8"] | None = None,
         max_bytes: int = TABLE_BYTES_MAX,
     ) -> Any:
         require_frames("pandas")
-        return to_pandas(self.to_arrow(start=start, end=end, serializer=serializer, max_bytes=max_bytes))
+        return to_pandas(
+            self.to_arrow(
+                start=start,
+                end=end,
+                since=since,
+                until=until,
+                last=last,
+                limit=limit,
+                serializer=serializer,
+                max_bytes=max_bytes,
+            )
+        )
 
     @like(LoopStream.to_polars)
     def to_polars(
@@ -87,8 +116,23 @@ class Stream(OnLoop[LoopStream]):
         *,
         start: Edge = "head",
         end: Edge = "tail",
+        since: Time | None = None,
+        until: Time | None = None,
+        last: int | None = None,
+        limit: int | None = None,
         serializer: Literal["json", "utf8"] | None = None,
         max_bytes: int = TABLE_BYTES_MAX,
     ) -> Any:
         require_frames("polars")
-        return to_polars(self.to_arrow(start=start, end=end, serializer=serializer, max_bytes=max_bytes))
+        return to_polars(
+            self.to_arrow(
+                start=start,
+                end=end,
+                since=since,
+                until=until,
+                last=last,
+                limit=limit,
+                serializer=serializer,
+                max_bytes=max_bytes,
+            )
+        )

@@ -14,7 +14,9 @@ from headrace.client.opening import Opening
 from headrace.client.reader.cuts import Edge, last_of
 from headrace.client.reader.event_batch import Event
 from headrace.client.reader.event_reader import EventReader
+from headrace.client.reader.place_questions import PlaceQuestions
 from headrace.client.reader.read_loop import ReadLoop
+from headrace.client.reader.read_part import ReadPart, Time
 from headrace.client.reader.segment_range import SegmentRangeReader
 from headrace.client.reader.time_windows import MarkReader, TimeWindows
 from headrace.client.scoped_name import named
@@ -26,6 +28,7 @@ from headrace.client.writer.segment_map import SegmentMap
 from headrace.client.writer.txn_writer import TxnWriter
 from headrace.errors import StreamSealedError
 from headrace.model.watermark import Watermark
+from headrace.runtime.clock import SystemClock
 
 
 class EventFace(ClientCore):
@@ -88,6 +91,10 @@ class EventFace(ClientCore):
         *,
         start: Edge = "head",
         end: Edge | None = None,
+        since: Time | None = None,
+        until: Time | None = None,
+        last: int | None = None,
+        limit: int | None = None,
         config: ReaderConfig | None = None,
         serializer: Serializer | str | None = None,
     ) -> Opening[EventReader]:
@@ -103,14 +110,32 @@ class EventFace(ClientCore):
             stream: its name.
             start: a cut (or its text), ``"head"`` or ``"tail"``.
             end: a cut (or its text), ``"tail"`` (as it is now), or None: go on until the stream is sealed.
+            since: in place of ``start``, where the stream was at a time: a ``datetime`` (of the local zone
+                unless it has one), ms since 1970, a ``timedelta`` (so long ago), or a text such as ``"1h"``
+                or ``"2026-11-25T10:00Z"``. As :meth:`cut_at` it is never too late.
+            until: in place of ``end``, where it was at a time: nothing that was written later is read.
+            last: in place of ``start``, where the last so many events begin; of segments that are written at
+                the same time about as many of each.
+            limit: end after so many events.
             config: instead of the client's.
             serializer: what makes ``event.value`` of the bytes of an event; see :meth:`event_writer`.
 
         Raises (when opened):
             NoSuchStreamError: there is no such stream.
-            InvalidArgumentError: the present stream does not have a given cut; see :meth:`check_cut`.
+            InvalidArgumentError: the present stream does not have a given cut (see :meth:`check_cut`), or the
+                part to read is said twice.
         """
-        opening = EventReader.open(
+        part = ReadPart(start, end, since, until, last, limit)
+        return Opening(self._open_reader(scope, stream, part, config, find_codec(serializer)))
+
+    async def _open_reader(
+        self, scope: str, stream: str, part: ReadPart, config: ReaderConfig | None, codec: Codec | None
+    ) -> EventReader:
+        questions = PlaceQuestions(
+            scope, stream, self._services, self._calls, self._times, self.config.reader
+        )
+        start, end = await part.edges(questions, SystemClock().now_ms())
+        return await EventReader.open(
             scope,
             stream,
             self._services,
@@ -118,9 +143,9 @@ class EventFace(ClientCore):
             config or self.config.reader,
             start=start,
             end=end,
-            codec=find_codec(serializer),
+            codec=codec,
+            limit=part.limit,
         )
-        return Opening(opening)
 
     @named
     def read(
@@ -130,6 +155,10 @@ class EventFace(ClientCore):
         *,
         start: Edge = "head",
         end: Edge | None = "tail",
+        since: Time | None = None,
+        until: Time | None = None,
+        last: int | None = None,
+        limit: int | None = None,
         follow: bool = False,
         serializer: Serializer | str | None = None,
         config: ReaderConfig | None = None,
@@ -148,6 +177,11 @@ class EventFace(ClientCore):
             stream: its name.
             start: a cut (or its text), ``"head"`` or ``"tail"``.
             end: a cut (or its text), ``"tail"`` (as it is when the loop begins), or None: as with ``follow``.
+            since: in place of ``start``, a time: a ``datetime``, ms since 1970, a ``timedelta`` or a text
+                such as ``"1h"``; see :meth:`event_reader`.
+            until: in place of ``end``, a time.
+            last: in place of ``start``, the last so many events; with ``follow`` those that come as well.
+            limit: end after so many events.
             follow: do not end there, but wait for more until the stream is sealed.
             serializer: what makes ``event.value`` of the bytes of an event; see :meth:`event_writer`.
             config: instead of the client's.
@@ -159,9 +193,17 @@ class EventFace(ClientCore):
         """
 
         async def open_reader() -> EventReader:
-            last = last_of(end, follow)
             return await self.event_reader(
-                scope, stream, start=start, end=last, serializer=serializer, config=config
+                scope,
+                stream,
+                start=start,
+                end=last_of(end, follow, until),
+                since=since,
+                until=until,
+                last=last,
+                limit=limit,
+                serializer=serializer,
+                config=config,
             )
 
         return ReadLoop(open_reader)

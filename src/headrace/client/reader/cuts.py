@@ -22,13 +22,13 @@ Edge = StreamCut | str
 """A cut, the text of one, or ``"head"`` or ``"tail"``, which have to be looked up."""
 
 
-def last_of(end: Edge | None, follow: bool) -> Edge | None:
+def last_of(end: Edge | None, follow: bool, until: object = None) -> Edge | None:
     """Return where to stop reading; None is never.
 
     Raises:
         InvalidArgumentError: something is to be followed beyond a given end.
     """
-    if follow and end is not None and end != "tail":
+    if follow and (until is not None or (end is not None and end != "tail")):
         raise InvalidArgumentError("follow goes on behind the tail: it takes no other end")
     return None if follow else end
 

@@ -93,6 +93,13 @@ class EventBatch:
         """Return the number of events."""
         return len(self._frames) - 1
 
+    def first(self, count: int) -> EventBatch:
+        """Return the first events, at least one of them, in the same buffer."""
+        if count >= len(self):
+            return self
+        frames = self._frames[: count + 1]
+        return EventBatch(self.scope, self.stream, self.segment_id, self._buffer, frames, self.start_offset)
+
     @property
     def end_offset(self) -> int:
         """Where the event behind the last one starts in the segment."""

@@ -56,6 +56,7 @@ class EventReader(OfOneProcess):
         config: ReaderConfig,
         walk: StreamWalk,
         codec: Codec | None = None,
+        limit: int | None = None,
     ) -> None:
         self.scope = scope
         self.stream = stream
@@ -63,6 +64,8 @@ class EventReader(OfOneProcess):
         self._calls = calls
         self._config = config
         self._walk = walk
+        self._limit = limit
+        """Events that are still to be read; None: all."""
         self._decoder = None if codec is None else Decoder(codec, scope, stream)
         self._inputs: dict[int, tuple[SegmentInput, EventCutter]] = {}
         self._ready: dict[int, None] = {}
@@ -87,8 +90,9 @@ class EventReader(OfOneProcess):
         start: Edge,
         end: Edge | None,
         codec: Codec | None = None,
+        limit: int | None = None,
     ) -> Self:
-        """Look up where to start and stop, and begin to read."""
+        """Look up where to start and stop, and begin to read; ``limit``: it ends after so many events."""
         start, end = parse_edge(start), None if end is None else parse_edge(end)
         cuts = Cuts(services, calls, config)
         first = await cuts.start(scope, stream, start)
@@ -98,7 +102,7 @@ class EventReader(OfOneProcess):
             if isinstance(edge, StreamCut) and cut is not None:
                 await cuts.check(cut, ranges)
         walk = StreamWalk(first.offsets, ranges, None if last is None else last.offsets)
-        reader = cls(scope, stream, services, calls, config, walk, codec)
+        reader = cls(scope, stream, services, calls, config, walk, codec, limit)
         await reader._begin(walk.to_read())
         return reader
 
@@ -180,6 +184,8 @@ class EventReader(OfOneProcess):
         may be cancelled, also after it is done, and repeated.
         """
         while self.handout.is_taken:
+            if self._limit == 0 and self._end is None:
+                return
             self._pass_gone()
             if self._failure is not None:
                 raise self._failure
@@ -218,6 +224,7 @@ class EventReader(OfOneProcess):
             if source.has_news:
                 self._ready[segment_id] = None  # at the end of the order
             if batch is not None:
+                batch = self._within_limit(batch)
                 batch.decoder = self._decoder
                 self._walk.on_read(segment_id, batch.end_offset)
                 self.handout = Handout(batch)
@@ -226,6 +233,13 @@ class EventReader(OfOneProcess):
         elif source.is_at_end:
             cutter.finish()
             self._end_input(segment_id, cutter.offset, sealed=source.is_sealed_at_end)
+
+    def _within_limit(self, batch: EventBatch) -> EventBatch:
+        """Return what of a batch is still to be read, and count it. At least one event is."""
+        if self._limit is not None:
+            batch = batch.first(self._limit)
+            self._limit -= len(batch)
+        return batch
 
     def _on_input_error(self, source: SegmentInput, error: HeadraceError) -> None:
         if not isinstance(error, SegmentTruncatedError | NoSuchSegmentError):

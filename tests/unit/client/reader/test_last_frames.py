@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.cli.last_frames import find_last_frames
+from headrace.client.reader.last_frames import find_last_frames
 from headrace.limits import EVENT_BYTES_MAX
 
 HARMLESS = st.binary(min_size=1, max_size=40).map(lambda data: data.replace(b"\0", b"x"))

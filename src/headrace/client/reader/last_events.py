@@ -8,20 +8,18 @@ shares of it.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import Final, Protocol
 
-from headrace.cli.last_frames import WINDOW_BYTES_MAX, WINDOW_BYTES_MIN, find_last_frames
+from headrace.client.control.stream_times import TimedCut
+from headrace.client.reader.last_frames import WINDOW_BYTES_MAX, WINDOW_BYTES_MIN, find_last_frames
+from headrace.client.segment_calls import SegmentInfo
 from headrace.errors import InvalidArgumentError, UnsupportedError
+from headrace.model.key_space import KeyRange
 from headrace.model.segment_id import epoch_of
 from headrace.model.stream_cut import StreamCut
-from headrace.runtime.clock import SystemClock
-
-if TYPE_CHECKING:  # the connection imports the client when it is made
-    from headrace.client.blocking import BlockingClient
-    from headrace.model.key_space import KeyRange
 
 LAST_MAX: Final = 10_000_000
 """Beginnings of events that are remembered."""
@@ -33,14 +31,31 @@ _AGES_MS: Final = (15_000, 60_000, 600_000, 3_600_000, 86_400_000)
 class Tail(Protocol):
     """The end of one segment."""
 
-    def count(self, wanted: int, floor: int) -> int:
+    @property
+    def start(self) -> int:
+        """Where the segment begins."""
+
+    async def count(self, wanted: int, floor: int) -> int:
         """Return how many events lie at or behind offset ``floor``, at most ``wanted``."""
 
     def begin_of_last(self, count: int) -> int:
         """Return where the last ``count`` events begin; 0 events begin at the end."""
 
 
-ReadBytes = Callable[[int, int], bytes]
+class Questions(Protocol):
+    """What is asked about one stream."""
+
+    async def info(self, segment_id: int) -> SegmentInfo:
+        """Return the length of a segment and where it begins."""
+
+    async def read(self, segment_id: int, begin: int, end: int) -> bytes:
+        """Return the bytes of a segment between two offsets."""
+
+    async def cut_ago(self, age_ms: int) -> TimedCut:
+        """Return where the stream was so long ago. Raises UnsupportedError if nobody knows."""
+
+
+ReadBytes = Callable[[int, int], Awaitable[bytes]]
 """Returns the bytes of a segment between two offsets."""
 
 
@@ -55,11 +70,11 @@ class SegmentTail:
     _starts: list[int] = field(default_factory=list)
     """Where the last events begin, the last one first."""
 
-    def count(self, wanted: int, floor: int) -> int:
+    async def count(self, wanted: int, floor: int) -> int:
         """See :meth:`Tail.count`. Raises: InvalidArgumentError if there are no events at the end."""
         window = WINDOW_BYTES_MIN
         while len(self._starts) < wanted and self._first > max(floor, self.start):
-            window = min(2 * self._look_back(window), WINDOW_BYTES_MAX)
+            window = min(2 * await self._look_back(window), WINDOW_BYTES_MAX)
         low = bisect_left(self._starts, -floor, key=lambda start: -start)
         behind = low + (low < len(self._starts) and self._starts[low] == floor)
         return min(wanted, behind)
@@ -72,11 +87,11 @@ class SegmentTail:
     def _first(self) -> int:
         return self._starts[-1] if self._starts else self.end
 
-    def _look_back(self, window: int) -> int:
+    async def _look_back(self, window: int) -> int:
         """Find events in front of those known; return how many bytes that took."""
         while True:
             begin = max(self.start, self._first - window)
-            data = self.read(begin, self._first)
+            data = await self.read(begin, self._first)
             found = find_last_frames(data, from_boundary=begin == self.start)
             if found:
                 self._starts += [begin + each for each in reversed(found)]
@@ -88,19 +103,17 @@ class SegmentTail:
             window = min(2 * window, WINDOW_BYTES_MAX)
 
 
-def choose_start(
+async def choose_start(
     epochs: Iterable[Sequence[int]],
-    tails: Callable[[int], Tail],
-    starts: Callable[[int], int],
-    floors: Iterable[Mapping[int, int]],
+    tails: Callable[[int], Awaitable[Tail]],
+    floors: AsyncIterator[Mapping[int, int]],
     wanted: int,
 ) -> dict[int, int]:
     """Return offsets by segment behind which ``wanted`` events lie, or all if there are fewer.
 
     Args:
         epochs: the segments of each stream epoch, the present one first.
-        tails: the end of a segment.
-        starts: where a segment begins.
+        tails: looks up the end of a segment.
         floors: offsets that the stream had at earlier times, the latest first.
         wanted: at least 1.
     """
@@ -109,29 +122,30 @@ def choose_start(
     chosen: dict[int, int] = {}
     for epoch in epochs:
         above += sum(count for segment_id, count in newer.items() if segment_id not in epoch)
-        counts = {each: tails(each).count(wanted - above, starts(each)) for each in epoch}
-        chosen = {each: starts(each) for each in epoch}
+        ends = {each: await tails(each) for each in epoch}
+        chosen = {each: end.start for each, end in ends.items()}
+        counts = {each: await end.count(wanted - above, end.start) for each, end in ends.items()}
         if above + sum(counts.values()) >= wanted:
-            for floor in floors:
-                since = {each: _floor_of(each, floor, starts) for each in epoch}
+            async for floor in floors:
+                since = {each: _floor_of(each, floor, end.start) for each, end in ends.items()}
                 later = {
-                    each: 0 if at is None else tails(each).count(wanted - above, at)
+                    each: 0 if at is None else await ends[each].count(wanted - above, at)
                     for each, at in since.items()
                 }
                 if above + sum(later.values()) >= wanted:
                     counts = later
                     break
             shares = share_out(counts, wanted - above)
-            return {each: tails(each).begin_of_last(shares[each]) for each in epoch}
+            return {each: end.begin_of_last(shares[each]) for each, end in ends.items()}
         newer = counts
     return chosen
 
 
-def _floor_of(segment_id: int, floor: Mapping[int, int], starts: Callable[[int], int]) -> int | None:
+def _floor_of(segment_id: int, floor: Mapping[int, int], start: int) -> int | None:
     """Return from where on a segment is younger than a cut; None if it is older as a whole."""
     if segment_id in floor:
-        return max(floor[segment_id], starts(segment_id))
-    return starts(segment_id) if all(epoch_of(each) < epoch_of(segment_id) for each in floor) else None
+        return max(floor[segment_id], start)
+    return start if all(epoch_of(each) < epoch_of(segment_id) for each in floor) else None
 
 
 def share_out(counts: Mapping[int, int], wanted: int) -> dict[int, int]:
@@ -176,62 +190,54 @@ def _newest_owners(known: Sequence[int], ranges: Mapping[int, KeyRange]) -> list
     return owners
 
 
-def find_last(
-    client: BlockingClient, scope: str, stream: str, wanted: int
-) -> tuple[StreamCut, StreamCut | None]:
-    """Return the cut behind which the last ``wanted`` events lie, and the tail; None if the stream is sealed.
+async def find_last(
+    wanted: int,
+    tail: StreamCut,
+    segments: Sequence[int],
+    ranges: Mapping[int, KeyRange],
+    questions: Questions,
+) -> StreamCut:
+    """Return the cut of a stream behind which its last ``wanted`` events lie.
+
+    Args:
+        wanted: how many.
+        tail: of the stream.
+        segments: those that it has had and that are retained.
+        ranges: their key ranges.
+        questions: what is asked about them.
 
     Raises:
         InvalidArgumentError: ``wanted`` is out of range, or the stream holds plain bytes.
-        NoSuchStreamError: there is no such stream.
     """
-    if not 1 <= wanted <= LAST_MAX:
-        raise InvalidArgumentError(f"the last 1 to {LAST_MAX} events can be read, not {wanted}")
-    tail = client.tail_cut(scope, stream)
-    segments = client.segments_between(client.head_cut(scope, stream))
-    ends = _Ends(client, scope, stream, tail)
-    epochs = epochs_of(segments, client.key_ranges(scope, stream, segments))
-    offsets = choose_start(epochs, ends.tail_of, ends.start_of, ends.floors(), wanted)
-    return StreamCut.from_offsets(scope, stream, offsets), tail if tail.offsets else None
+    found: dict[int, SegmentTail] = {}
+
+    async def tail_of(segment_id: int) -> SegmentTail:
+        if segment_id not in found:
+            info = await questions.info(segment_id)
+            end = tail.offsets.get(segment_id, info.length)
+            name = f"{tail.scope}/{tail.stream}/{segment_id}"
+            read = partial(questions.read, segment_id)
+            found[segment_id] = SegmentTail(name, info.start_offset, max(end, info.start_offset), read)
+        return found[segment_id]
+
+    offsets = await choose_start(epochs_of(segments, ranges), tail_of, _floors(questions), wanted)
+    return StreamCut.from_offsets(tail.scope, tail.stream, offsets)
 
 
-class _Ends:
-    """The ends of the segments of a stream, looked up once each."""
+async def _floors(questions: Questions) -> AsyncIterator[Mapping[int, int]]:
+    """Yield where the stream was at earlier times, the latest first."""
+    for age_ms in _AGES_MS:
+        try:
+            found = await questions.cut_ago(age_ms)
+        except UnsupportedError:
+            return
+        if found.is_head:
+            return
+        yield found.cut.offsets
 
-    def __init__(self, client: BlockingClient, scope: str, stream: str, tail: StreamCut) -> None:
-        self._client = client
-        self._scope = scope
-        self._stream = stream
-        self._tail = tail
-        self._tails: dict[int, SegmentTail] = {}
 
-    def tail_of(self, segment_id: int) -> SegmentTail:
-        found = self._tails.get(segment_id)
-        if found is None:
-            info = self._client.segment_info(self._scope, self._stream, segment_id)
-            end = self._tail.offsets.get(segment_id, info.length)
-            name = f"{self._scope}/{self._stream}/{segment_id}"
-            read = partial(self._read, segment_id)
-            found = self._tails[segment_id] = SegmentTail(
-                name, info.start_offset, max(end, info.start_offset), read
-            )
-        return found
-
-    def start_of(self, segment_id: int) -> int:
-        return self.tail_of(segment_id).start
-
-    def floors(self) -> Iterator[Mapping[int, int]]:
-        """Yield where the stream was at earlier times, the latest first."""
-        now_ms = SystemClock().now_ms()
-        for age_ms in _AGES_MS:
-            try:
-                found = self._client.cut_at(self._scope, self._stream, now_ms - age_ms)
-            except UnsupportedError:
-                return
-            if found.is_head:
-                return
-            yield found.cut.offsets
-
-    def _read(self, segment_id: int, begin: int, end: int) -> bytes:
-        with self._client.read_segment_range(self._scope, self._stream, segment_id, begin, end) as part:
-            return part.read_all()
+def check_last(wanted: object) -> int:
+    """Return a number of last events. Raises InvalidArgumentError if it is out of range."""
+    if not isinstance(wanted, int) or isinstance(wanted, bool) or not 1 <= wanted <= LAST_MAX:
+        raise InvalidArgumentError(f"the last 1 to {LAST_MAX} events can be read, not {wanted!r:.100}")
+    return wanted
