@@ -3,7 +3,8 @@
     python examples/standalone_on_s3.py                             # starts a local S3 server (versitygw)
     python examples/standalone_on_s3.py 's3://bucket/empty-prefix?region=eu-west-1'    # uses yours
 
-Needs ``pip install 'headrace[objects]'``. Credentials come from the environment or ``~/.aws``.
+Needs the extra ``objects``: ``pip install '.[objects]'`` in a checkout.
+Credentials come from the environment or ``~/.aws``.
 """
 
 from __future__ import annotations
