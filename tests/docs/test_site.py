@@ -1,5 +1,6 @@
 """The site builds without a warning, shows every page, and fetches nothing from other hosts."""
 
+import json
 import os
 import re
 import subprocess
@@ -105,3 +106,19 @@ def test_every_public_name_of_the_package_is_on_a_page_of_the_reference():
     modules = {"aio", "errors"}
     older_names = {name for name in headrace.__all__ if name.startswith("Blocking")}
     assert set(headrace.__all__) - modules - older_names - documented == set()
+
+
+@pytest.mark.slow
+def test_the_search_has_guides_in_front_of_pages_for_builders_and_of_twins(site):
+    """What the search multiplies the score of a page by, as its index says it."""
+    index = json.loads((site / "search" / "search_index.json").read_text())
+    boosts = {}
+    for entry in index["docs"]:
+        boosts.setdefault(entry["location"].partition("#")[0], set()).add(entry.get("boost", 1))
+    assert all(len(found) == 1 for found in boosts.values())
+    found = {page: boost for page, (boost,) in boosts.items()}
+    builders = [found[page] for page in found if page.split("/")[0] in {"flows", "formats", "decisions"}]
+    users = [found[page] for page in found if page.startswith("reference/python/") and "aio" not in page]
+    assert found["guides/python.html"] > found["operating/runbook.html"] > max(users)
+    assert min(users) > max(builders)
+    assert found["reference/python/aio.html"] < min(users) / 4
