@@ -125,7 +125,7 @@ def test_chunks_without_logs_and_record_are_not_said_to_be_no_data(tmp_path, wor
     copy.parent.mkdir(parents=True)
     copy.write_bytes(b"copy")
     assert main(command) == 6
-    advised = f"`headrace storage rebuild --from file://{tmp_path}/chunks --data-dir {tmp_path}`"
+    advised = f"`headrace storage rebuild --storage file://{tmp_path}/chunks --data-dir {tmp_path}`"
     assert advised in capsys.readouterr().err
 
 

@@ -89,7 +89,7 @@ class Client(EventClient):
         said = parts_said(configuration, segments, tags, retention, scaling)
         created, difference = self._create_stream(scope, stream, wanted, said, exist_ok=exist_ok)
         if difference:
-            warnings.warn(difference, stacklevel=3)
+            warnings.warn(difference, stacklevel=4)
         return created
 
     @named
