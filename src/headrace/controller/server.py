@@ -32,7 +32,6 @@ from headrace.controller.api.writer_calls import WriterCalls
 from headrace.controller.config import ControllerConfig
 from headrace.controller.context import make_context
 from headrace.controller.events.event import REQUEST_STREAM, EventKind, RequestEvent
-from headrace.controller.segments.access import SegmentAccess
 from headrace.controller.segments.calls import SegmentCalls
 from headrace.controller.segments.placement import Placement, SingleHost
 from headrace.controller.services.cut_sampling import CutSampling
@@ -63,6 +62,7 @@ from headrace.errors import (
 from headrace.model.endpoint import Endpoint
 from headrace.model.names import SYSTEM_SCOPE, find_stream_segment
 from headrace.model.policies import ScalingPolicy, StreamConfiguration
+from headrace.model.segment_access import SegmentAccess
 from headrace.model.segment_report import SegmentReport, encode_report
 from headrace.rpc.generated import batch_commit_pb2, controller_pb2, stream_time_pb2, truncation_pb2
 from headrace.runtime.clock import Clock

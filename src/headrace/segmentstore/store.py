@@ -7,9 +7,10 @@ of the protocol; only this module looks containers up and distinguishes streams 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager, suppress
-from typing import Final
+from functools import wraps
+from typing import Any, Concatenate, Final, ParamSpec, TypeVar
 
 from headrace.errors import (
     AttributeMismatchError,
@@ -21,22 +22,25 @@ from headrace.errors import (
     SegmentError,
     UnsupportedError,
 )
-from headrace.limits import TABLE_BATCH_BYTES_MAX
 from headrace.model import attributes as attr
 from headrace.model.attributes import AttributeUpdate, UpdateKind
 from headrace.model.names import container_key, transient_segment_name
-from headrace.model.tables import TableDelta, TableEntry, TableInfo, TableKey
+from headrace.model.tables import TableEntry
 from headrace.runtime.bulk import each_of
 from headrace.runtime.entropy import Entropy
 from headrace.runtime.loop_budget import LoopBudget
-from headrace.segmentstore.container.append_target import ContainerAppendTarget
+from headrace.segmentstore.container.append_target import AppendTarget
 from headrace.segmentstore.container.container import SegmentContainer
 from headrace.segmentstore.container.segment_merges import check_count
 from headrace.segmentstore.contract import ReadResult, SegmentInfo
 from headrace.segmentstore.hosting.registry import ContainerRegistry
 from headrace.segmentstore.segment_names import SEGMENT_NAME_BYTES_MAX, check_segment_name, is_internal
 from headrace.segmentstore.state.segment_state import SegmentState
+from headrace.segmentstore.tables.tables import ContainerTables
 from headrace.segmentstore.tables.update_batch import OnUpdated
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 _NAMES_PER_ITERATION: Final = 64
 """Names hashed before yielding to the loop: one of the maximum length takes 0.2 ms."""
@@ -46,6 +50,19 @@ _PURGED_AT_ONCE: Final = 4
 """Containers: each may rewrite a chunk of some 32 MiB."""
 _CLOCK_STEP_MS: Final = 2000
 """A clock may go back so far between two calls without a change being overlooked."""
+
+
+def _of_tables(
+    verb: Callable[Concatenate[ContainerTables, str, P], Coroutine[Any, Any, R]],
+) -> Callable[Concatenate[SegmentStore, str, P], Coroutine[Any, Any, R]]:
+    """Return the verb of the store that asks the tables of the segment's container, as their owner."""
+
+    @wraps(verb)
+    async def ask(self: SegmentStore, segment: str, /, *args: P.args, **options: P.kwargs) -> R:
+        async with self._owning(segment, NoSuchSegmentError) as container:
+            return await verb(container.tables, segment, *args, **options)
+
+    return ask
 
 
 class SegmentStore:
@@ -96,12 +113,8 @@ class SegmentStore:
             NoSuchSegmentError: there is none, durably.
             FencedOutError, ContainerOfflineError: as :meth:`_owning`.
         """
-        container = self._container(name)
-        try:
+        async with self._owning(name, NoSuchSegmentError) as container:
             return container, await container.resolve(name)
-        except NoSuchSegmentError:
-            await container.check_refusal()
-            raise
 
     async def _stream_segment(self, name: str) -> tuple[SegmentContainer, SegmentState]:
         container, state = await self._segment(name)
@@ -362,7 +375,7 @@ class SegmentStore:
         container, state = await self._stream_segment(segment)
         return await container.append(state, data, updates, expected_offset)
 
-    def append_target(self, segment: str) -> ContainerAppendTarget | None:
+    def append_target(self, segment: str) -> AppendTarget | None:
         """The append target of a segment; None if that takes :meth:`open_target`.
 
         Raises:
@@ -378,7 +391,7 @@ class SegmentStore:
         check_stream(state)
         return container.target_of(state)
 
-    async def open_target(self, segment: str) -> ContainerAppendTarget:
+    async def open_target(self, segment: str) -> AppendTarget:
         """The append target of a segment that may be inactive.
 
         Raises:
@@ -399,65 +412,23 @@ class SegmentStore:
         async with self._owning(segment) as container:
             await container.tables.delete_table(segment, must_be_empty)
 
-    async def table_info(self, segment: str) -> TableInfo:
-        async with self._owning(segment, NoSuchSegmentError) as container:
-            return await container.tables.table_info(segment)
-
-    async def table_update(
-        self, segment: str, entries: Sequence[TableEntry], expected_length: int = -1
-    ) -> list[int]:
-        async with self._owning(segment, NoSuchSegmentError) as container:
-            return await container.tables.table_update(segment, entries, expected_length)
+    table_info = _of_tables(ContainerTables.table_info)
+    table_update = _of_tables(ContainerTables.table_update)
+    table_remove = _of_tables(ContainerTables.table_remove)
+    table_get = _of_tables(ContainerTables.table_get)
+    table_keys = _of_tables(ContainerTables.table_keys)
+    table_entries = _of_tables(ContainerTables.table_entries)
+    table_delta = _of_tables(ContainerTables.table_delta)
 
     def begin_table_update(
         self, segment: str, entries: Sequence[TableEntry], expected_length: int, on_updated: OnUpdated
     ) -> bool:
         return self._container(segment).tables.begin_update(segment, entries, expected_length, on_updated)
 
-    async def table_remove(self, segment: str, keys: Sequence[TableKey], expected_length: int = -1) -> None:
-        async with self._owning(segment, NoSuchSegmentError) as container:
-            await container.tables.table_remove(segment, keys, expected_length)
-
     def table_get_nowait(
         self, segment: str, keys: Sequence[bytes], bytes_max: int
     ) -> list[TableEntry | None] | None:
         return self._container(segment).tables.get_nowait(segment, keys, bytes_max)
-
-    async def table_get(
-        self, segment: str, keys: Sequence[bytes], bytes_max: int = TABLE_BATCH_BYTES_MAX
-    ) -> list[TableEntry | None]:
-        async with self._owning(segment, NoSuchSegmentError) as container:
-            return await container.tables.table_get(segment, keys, bytes_max)
-
-    async def table_keys(
-        self,
-        segment: str,
-        token: bytes,
-        count: int,
-        from_key: bytes = b"",
-        to_key: bytes = b"",
-        bytes_max: int = TABLE_BATCH_BYTES_MAX,
-    ) -> tuple[list[TableKey], bytes]:
-        async with self._owning(segment, NoSuchSegmentError) as container:
-            return await container.tables.table_keys(segment, token, count, from_key, to_key, bytes_max)
-
-    async def table_entries(
-        self,
-        segment: str,
-        token: bytes,
-        count: int,
-        from_key: bytes = b"",
-        to_key: bytes = b"",
-        bytes_max: int = TABLE_BATCH_BYTES_MAX,
-    ) -> tuple[list[TableEntry], bytes]:
-        async with self._owning(segment, NoSuchSegmentError) as container:
-            return await container.tables.table_entries(segment, token, count, from_key, to_key, bytes_max)
-
-    async def table_delta(
-        self, segment: str, position: int, count: int, bytes_max: int = TABLE_BATCH_BYTES_MAX
-    ) -> TableDelta:
-        async with self._owning(segment, NoSuchSegmentError) as container:
-            return await container.tables.table_delta(segment, position, count, bytes_max)
 
 
 def check_stream(state: SegmentState) -> None:

@@ -9,7 +9,7 @@ from headrace.errors import ContainerOfflineError, HeadraceError, NoSuchSegmentE
 from headrace.model import attributes as attr
 from headrace.model.attributes import AttributeUpdate, UpdateKind
 from headrace.runtime.entropy import SeededEntropy
-from headrace.segmentstore.container.append_target import ContainerAppendTarget
+from headrace.segmentstore.container.append_target import AppendTarget
 from headrace.segmentstore.container.container import SegmentContainer
 from headrace.testing.history import Operation
 from tests.simulation.models.container_calls import (
@@ -45,7 +45,7 @@ class BlockWriter:
         self._history = history
         self._entropy = entropy
         self._emptiness = Emptiness(entropy)
-        self._target: ContainerAppendTarget | None = None
+        self._target: AppendTarget | None = None
         self._accepted = 0
         self._in_flight: deque[tuple[int, Operation]] = deque()
         self._settled = asyncio.Event()
@@ -111,7 +111,7 @@ class BlockWriter:
         self._history.succeed(operation, ValueAnswer(value))
         self._target, self._accepted = target, value
 
-    def _send(self, target: ContainerAppendTarget, data: bytes) -> None:
+    def _send(self, target: AppendTarget, data: bytes) -> None:
         draw = self._entropy.randbelow
         previous = self._accepted
         number = max(previous, 0) + 1 + draw(3)

@@ -24,9 +24,9 @@ from headrace.errors import (
     TableKeyVersionError,
     TableNotEmptyError,
 )
-from headrace.limits import BULK_NAMES_MAX, TABLE_VALUE_BYTES_MAX
-from headrace.model.attributes import ATTRIBUTE_NULL
-from headrace.model.tables import NO_VERSION, NOT_EXISTS, TableDelta, TableEntry, TableKey
+from headrace.limits import BULK_NAMES_MAX, TABLE_BATCH_BYTES_MAX, TABLE_VALUE_BYTES_MAX
+from headrace.model.attributes import ATTRIBUTE_NULL, AttributeUpdate
+from headrace.model.tables import NO_VERSION, NOT_EXISTS, TableDelta, TableEntry, TableInfo, TableKey
 
 Fault = Callable[[str, str], Awaitable[None]]
 """Told (call, segment) before a call takes effect; raises to refuse it."""
@@ -73,7 +73,7 @@ class FakeTable:
 
 
 class FakeSegmentStores:
-    """A ``controller.segments.access.SegmentAccess`` over dictionaries."""
+    """A ``model.segment_access.SegmentAccess`` over dictionaries."""
 
     def __init__(self) -> None:
         self.segments: dict[str, FakeSegment] = {}
@@ -105,7 +105,7 @@ class FakeSegmentStores:
     # ---- segments
 
     async def create_segment(
-        self, segment: str, *, scale_type: int, target_rate: int, rollover_bytes: int
+        self, segment: str, *, scale_type: int = 0, target_rate: int = 0, rollover_bytes: int = 0
     ) -> None:
         await self._enter("create_segment", segment)
         if segment in self.segments:
@@ -173,7 +173,14 @@ class FakeSegmentStores:
         changed = [(name, length) for name, length in found.items() if seen.get(name, -1) != length]
         return len(self.looked_at) - 1, changed
 
-    async def append(self, segment: str, data: bytes, *, expected_offset: int = -1) -> int:
+    async def append(
+        self,
+        segment: str,
+        data: bytes | bytearray | memoryview,
+        updates: Sequence[AttributeUpdate] = (),
+        expected_offset: int = -1,
+    ) -> int:
+        assert not updates
         await self._enter("append", segment)
         found = self._segment(segment)
         if found.sealed:
@@ -199,7 +206,8 @@ class FakeSegmentStores:
                 return FakeRead(offset, data, at_end and not found.sealed, at_end and found.sealed)
             await appended.wait()
 
-    async def merge_segments(self, target: str, source: str) -> int:
+    async def merge_segments(self, target: str, source: str, updates: Sequence[AttributeUpdate] = ()) -> int:
+        assert not updates
         await self._enter("merge_segments", target)
         if source not in self.segments:
             raise SegmentMergedError(source)
@@ -236,7 +244,7 @@ class FakeSegmentStores:
 
     # ---- tables
 
-    async def create_table(self, segment: str, *, key_length: int, rollover_bytes: int) -> None:
+    async def create_table(self, segment: str, *, key_length: int = 0, rollover_bytes: int = 0) -> None:
         await self._enter("create_table", segment)
         if segment in self.tables:
             raise SegmentExistsError(segment)
@@ -251,8 +259,11 @@ class FakeSegmentStores:
         del self.tables[segment]
         await self._leave("delete_table", segment)
 
+    async def table_info(self, segment: str, /) -> TableInfo:
+        raise NotImplementedError
+
     async def table_update(
-        self, segment: str, entries: Sequence[TableEntry], expected_length: int = -1
+        self, segment: str, /, entries: Sequence[TableEntry], expected_length: int = -1
     ) -> list[int]:
         await self._enter("table_update", segment)
         assert expected_length == -1
@@ -270,8 +281,11 @@ class FakeSegmentStores:
         await self._leave("table_update", segment)
         return versions
 
-    async def table_remove(self, segment: str, keys: Sequence[TableKey]) -> None:
+    async def table_remove(
+        self, segment: str, /, keys: Sequence[TableKey], expected_length: int = -1
+    ) -> None:
         await self._enter("table_remove", segment)
+        assert expected_length == -1
         table = self._table(segment)
         for key in keys:
             self._require(segment, table, key.key, key.version)
@@ -280,19 +294,35 @@ class FakeSegmentStores:
             table.length += 17 + len(key.key)
         await self._leave("table_remove", segment)
 
-    async def table_get(self, segment: str, keys: Sequence[bytes]) -> list[TableEntry | None]:
+    async def table_get(
+        self, segment: str, /, keys: Sequence[bytes], bytes_max: int = TABLE_BATCH_BYTES_MAX
+    ) -> list[TableEntry | None]:
         await self._enter("table_get", segment)
         found = [self._table(segment).entries.get(key) for key in keys]
         return [entry and TableEntry(entry.key, entry.value, entry.version) for entry in found]
 
     async def table_keys(
-        self, segment: str, token: bytes, count: int, from_key: bytes = b"", to_key: bytes = b""
+        self,
+        segment: str,
+        /,
+        token: bytes,
+        count: int,
+        from_key: bytes = b"",
+        to_key: bytes = b"",
+        bytes_max: int = TABLE_BATCH_BYTES_MAX,
     ) -> tuple[list[TableKey], bytes]:
         entries, token = await self.table_entries(segment, token, count, from_key, to_key)
         return [TableKey(entry.key, entry.version) for entry in entries], token
 
     async def table_entries(
-        self, segment: str, token: bytes, count: int, from_key: bytes = b"", to_key: bytes = b""
+        self,
+        segment: str,
+        /,
+        token: bytes,
+        count: int,
+        from_key: bytes = b"",
+        to_key: bytes = b"",
+        bytes_max: int = TABLE_BATCH_BYTES_MAX,
     ) -> tuple[list[TableEntry], bytes]:
         await self._enter("table_entries", segment)
         assert not from_key
@@ -305,7 +335,9 @@ class FakeSegmentStores:
             chosen[-1]
         ) if chosen else token
 
-    async def table_delta(self, segment: str, position: int, count: int) -> TableDelta:
+    async def table_delta(
+        self, segment: str, /, position: int, count: int, bytes_max: int = TABLE_BATCH_BYTES_MAX
+    ) -> TableDelta:
         raise NotImplementedError
 
     # ---- inside

@@ -9,7 +9,6 @@ from typing import Final
 from headrace.controller.buckets.ownership import Buckets
 from headrace.controller.events.event import EventKind, RequestEvent, request_segment
 from headrace.controller.events.frames import frame_event
-from headrace.controller.segments.access import SegmentAccess
 from headrace.errors import (
     HeadraceError,
     InvalidArgumentError,
@@ -17,6 +16,7 @@ from headrace.errors import (
     OwnershipError,
     UnknownOutcomeError,
 )
+from headrace.model.segment_access import SegmentAccess
 from headrace.runtime.entropy import Entropy
 from headrace.runtime.logs import logger
 from headrace.runtime.retry import RetryPolicy, retry

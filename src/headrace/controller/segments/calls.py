@@ -10,7 +10,6 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Final, TypeVar
 
-from headrace.controller.segments.access import SegmentAccess, SegmentFacts
 from headrace.errors import (
     HeadraceError,
     NoSuchSegmentError,
@@ -24,6 +23,7 @@ from headrace.errors import (
 )
 from headrace.limits import BULK_NAMES_MAX
 from headrace.model.policies import ScalingKind, ScalingPolicy
+from headrace.model.segment_access import SegmentAccess, SegmentFacts
 from headrace.runtime.entropy import Entropy
 from headrace.runtime.retry import RetryPolicy, retry
 

@@ -19,7 +19,6 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
-from headrace.controller.segments.access import SegmentAccess
 from headrace.controller.store.contract import ABSENT, Page, Row, Write
 from headrace.errors import (
     AnswerTooLargeError,
@@ -36,6 +35,7 @@ from headrace.errors import (
     TableNotEmptyError,
     ThrottledError,
 )
+from headrace.model.segment_access import SegmentAccess
 from headrace.model.tables import NOT_EXISTS, TableEntry, TableKey
 from headrace.runtime.entropy import Entropy
 from headrace.runtime.retry import RetryPolicy, retry

@@ -13,7 +13,7 @@ from headrace.segmentstore.state.container_state import ContainerState
 from headrace.segmentstore.state.segment_state import SegmentState
 
 
-class ContainerAppendTarget:
+class AppendTarget:
     """One segment of one container. Valid until an append raises NoSuchSegmentError or ContainerOfflineError.
 
     The segment is not evicted before :meth:`close`.
@@ -146,6 +146,7 @@ class ContainerAppendTarget:
         return question.is_answered
 
     def wait_capacity(self, size_bytes: int, resume: Callable[[], None]) -> None:
+        """Call ``resume`` once, later, on the loop, when a block of that size may fit."""
         question = self._question
         if self._end_is_uncertain:
             self._end_is_uncertain = False
@@ -156,6 +157,7 @@ class ContainerAppendTarget:
             self._processor.wait_capacity(size_bytes, resume)
 
     def stop_waiting(self, resume: Callable[[], None]) -> None:
+        """Forget a ``wait_capacity``; its ``resume`` may still be called if that is scheduled already."""
         if self._question is not None:
             self._question.stop_waiting(resume)
         self._processor.stop_waiting(resume)
@@ -172,7 +174,8 @@ class ContainerAppendTarget:
         request_id: int,
         expected_offset: int = -1,
     ) -> None:
-        """See :meth:`OperationProcessor.append_block`.
+        """See :meth:`OperationProcessor.append_block`. With ``expected_offset`` it is conditional, and
+        answered by an ``on_durable`` of its own; plain ones of one owner in one read may share one.
 
         Raises:
             FencedOutError: a newer owner may have extended the segment to the expected length.
@@ -198,4 +201,5 @@ class ContainerAppendTarget:
             raise
 
     def end_of_read(self) -> None:
+        """The connection has handed over everything it received."""
         self._processor.end_of_read()

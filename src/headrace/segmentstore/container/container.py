@@ -14,14 +14,13 @@ from headrace.errors import (
     ClosedError,
     ContainerOfflineError,
     CorruptionError,
-    FencedOutError,
     NoSuchSegmentError,
 )
 from headrace.model import attributes as attr
 from headrace.model.attributes import AttributeUpdate
 from headrace.segmentstore.attributes.segment_index import IndexStorage
 from headrace.segmentstore.attributes.segment_indexes import SegmentIndexes
-from headrace.segmentstore.container.append_target import ContainerAppendTarget
+from headrace.segmentstore.container.append_target import AppendTarget
 from headrace.segmentstore.container.components import ContainerComponents
 from headrace.segmentstore.container.config import ContainerConfig
 from headrace.segmentstore.container.evictions import Evictions
@@ -226,7 +225,7 @@ class SegmentContainer:
         self._term.check_online()
         return await self._directory.read_attribute(name, attribute_id)
 
-    def append_target(self, name: str) -> ContainerAppendTarget | None:
+    def append_target(self, name: str) -> AppendTarget | None:
         """The append target of one segment; None if that takes :meth:`resolve`.
 
         Raises:
@@ -235,10 +234,10 @@ class SegmentContainer:
         state = self.find_nowait(name)
         return None if state is None else self.target_of(state)
 
-    def target_of(self, segment: SegmentState) -> ContainerAppendTarget:
+    def target_of(self, segment: SegmentState) -> AppendTarget:
         """The append target of a segment, which stays active until the target is closed."""
         self._term.check_online()
-        return ContainerAppendTarget(self._log.processor, self._state, segment, self._ask_owner, self._values)
+        return AppendTarget(self._log.processor, self._state, segment, self._ask_owner, self._values)
 
     def _ask_owner(self, question: OwnerQuestion) -> None:
         try:
@@ -346,18 +345,14 @@ class SegmentContainer:
         """See :meth:`ReadIndex.read`."""
         self._term.check_online(segment.name)
         transitions.check_active(segment)
-        segment.hold()
-        try:
-            return await self._read_index.read(segment, offset, length_max, wait=wait)
-        except CorruptionError as error:
-            judged = await self._term.judge(error)
-            if isinstance(judged, FencedOutError):
-                self._log.fail(judged)
+        with segment.held():
+            try:
+                return await self._read_index.read(segment, offset, length_max, wait=wait)
+            except CorruptionError as error:
+                judged = await self.tiers.judge_read(error)
+                if judged is error:
+                    raise
                 raise judged from error
-            self._term.check_online()  # after the end an error proves nothing
-            raise
-        finally:
-            segment.release()
 
     def read_nowait(self, segment: SegmentState, offset: int, length_max: int) -> ReadResult | None:
         """See :meth:`ReadIndex.read_nowait`."""

@@ -23,8 +23,8 @@ from headrace.errors import (
     OffsetMismatchError,
     SegmentSealedError,
 )
+from headrace.segmentstore.container.append_target import AppendTarget
 from headrace.segmentstore.ingress.charges import REFUSAL_BYTES, Charges
-from headrace.segmentstore.ingress.contract import AppendTarget
 from headrace.segmentstore.ingress.home import ServedConnection
 from headrace.segmentstore.ingress.reply_mapping import Question, reply_to
 from headrace.wire.acknowledgement import encode_data_appended

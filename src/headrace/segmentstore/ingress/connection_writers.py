@@ -16,10 +16,10 @@ from headrace.errors import (
 from headrace.model.attributes import is_core_attribute
 from headrace.runtime.deadlines import Deadlines
 from headrace.security.permission import Permission
+from headrace.segmentstore.container.append_target import AppendTarget
 from headrace.segmentstore.ingress.append_session import AppendSession
 from headrace.segmentstore.ingress.blocked import SETUP
 from headrace.segmentstore.ingress.charges import WRITER_BYTES, Charges
-from headrace.segmentstore.ingress.contract import AppendTarget
 from headrace.segmentstore.ingress.home import ConnectionHome, ServedConnection
 from headrace.wire.commands import SetupAppend
 from headrace.wire.server_session import ServerSession

@@ -21,10 +21,10 @@ from typing import Final, cast
 from headrace.errors import HeadraceError, ProtocolError
 from headrace.limits import INT64_MAX, KIB
 from headrace.security.permission import Permission
+from headrace.segmentstore.container.append_target import AppendTarget
 from headrace.segmentstore.ingress.blocked import CAPACITY, MEMORY, OUTBOX, SETUP, YIELDING
 from headrace.segmentstore.ingress.budget import Lane
 from headrace.segmentstore.ingress.connection_writers import ConnectionWriters
-from headrace.segmentstore.ingress.contract import AppendTarget
 from headrace.segmentstore.ingress.frame_lease import FrameLease
 from headrace.segmentstore.ingress.home import ConnectionHome, ServedConnection
 from headrace.segmentstore.ingress.outbox import Outbox

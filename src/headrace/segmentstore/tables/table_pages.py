@@ -161,7 +161,7 @@ class TablePages(TableReads):
     # ---- changes
 
     async def table_delta(
-        self, name: str, position: int, count: int, bytes_max: int = TABLE_BATCH_BYTES_MAX
+        self, segment: str, position: int, count: int, bytes_max: int = TABLE_BATCH_BYTES_MAX
     ) -> TableDelta:
         """Return what changed in a table since ``position`` of its log, up to about ``count`` keys.
 
@@ -171,24 +171,26 @@ class TablePages(TableReads):
             InvalidArgumentError: ``position`` is beyond the log, or was not handed out by it.
             AnswerTooLargeError: the first entry alone exceeds ``bytes_max``.
         """
-        segment = await self._tables.get_segment(name)
+        state = await self._tables.get_segment(segment)
         check_count(count)
-        if not 0 <= position <= segment.durable_length:
+        if not 0 <= position <= state.durable_length:
             raise InvalidArgumentError(
-                f"position {position} is not in the log of table {name!r}, [0, {segment.durable_length}]"
+                f"position {position} is not in the log of table {segment!r}, [0, {state.durable_length}]"
             )
         while True:
-            start = max(position, segment.start_offset)
+            start = max(position, state.start_offset)
             try:
-                delta = await self._walk(segment, start, count, bytes_max)
+                delta = await self._walk(state, start, count, bytes_max)
             except SegmentTruncatedError:
-                if segment.start_offset <= start:
+                if state.start_offset <= start:
                     raise
                 continue  # compaction went on meanwhile
             except NoEntryError as error:
-                if start == position != segment.start_offset:
+                if start == position != state.start_offset:
                     # Any number may come from a client; damage to the log is found when it is replayed.
-                    raise InvalidArgumentError(f"position {position} is not one of table {name!r}") from error
+                    raise InvalidArgumentError(
+                        f"position {position} is not one of table {segment!r}"
+                    ) from error
                 raise
             delta.should_clear = position < start
             return delta
