@@ -22,7 +22,9 @@ from headrace.security.tokens import TokenKey
 from headrace.segmentstore.attributes.page_cache import PageCache
 from headrace.segmentstore.container.components import ContainerComponents
 from headrace.segmentstore.container.container import SegmentContainer
-from headrace.segmentstore.hosting.registry import ContainerHealth, ContainerRegistry, OnFailed
+from headrace.segmentstore.hosting.assignment import ContainerAssignment
+from headrace.segmentstore.hosting.hosted_container import ContainerHealth, OnFailed
+from headrace.segmentstore.hosting.registry import ContainerRegistry
 from headrace.segmentstore.ingress.authorisation import Authorise, allow_all
 from headrace.segmentstore.ingress.config import IngressConfig
 from headrace.segmentstore.ingress.listener import Listener
@@ -114,10 +116,13 @@ class DataPlane:
         )
         self._index_pages = PageCache(config.index_cache_bytes)
         self._optimiser_switch = OptimiserSwitch()
-        self.registry = ContainerRegistry(
-            containers,
+        self._on_taken_over = on_taken_over
+        self._taken_over: set[int] = set()
+        self.registry = ContainerRegistry(containers)
+        self.assignment = ContainerAssignment(
+            self.registry,
             self._make_container,
-            on_taken_over=on_taken_over,
+            on_fenced=self._on_fenced,
             stop_timeout_s=config.container.storage_writer.stop_flush_s + _LOGS_END_S,
         )
         self.store = SegmentStore(self.registry, runtime.entropy)
@@ -137,7 +142,7 @@ class DataPlane:
                 raise
         self._frames = FrameMemory(self._wal_config.frame_bytes_max)
         try:
-            await self.registry.start()
+            await self.assignment.give_all()
         except BaseException:
             await self._close_storage()
             raise
@@ -190,6 +195,13 @@ class DataPlane:
             system=self._facts,
         )
         return SegmentContainer(container_id, components, self._config.container, on_failed)
+
+    def _on_fenced(self, container_id: int, error: FencedOutError) -> None:
+        """It stays offline here. If all are, this process has nothing left to do."""
+        self._taken_over.add(container_id)
+        if len(self._taken_over) == self._containers:
+            what = "the only container was" if self._containers == 1 else "all containers were"
+            self._on_taken_over(FencedOutError(f"{what} taken over by another owner: {error}"))
 
     def _make_wal(self, container_id: int) -> Wal:
         name = f"container-{container_id}"
@@ -303,14 +315,14 @@ class DataPlane:
                 await self._listener.stop()
         finally:
             try:
-                await self.registry.stop()
+                await self.assignment.take_all()
             finally:
                 await self._close_storage()
 
     @property
     def log_is_stalled(self) -> bool:
         """After a stop: whether a thread may still write to a log."""
-        return self.registry.is_stalled
+        return self.assignment.is_stalled
 
     async def _close_storage(self) -> None:
         if self.log_is_stalled:

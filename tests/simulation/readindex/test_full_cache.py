@@ -15,6 +15,7 @@ from headrace.runtime.entropy import SeededEntropy
 from headrace.segmentstore.container.components import ContainerComponents
 from headrace.segmentstore.container.config import ContainerConfig
 from headrace.segmentstore.container.container import SegmentContainer
+from headrace.segmentstore.hosting.assignment import ContainerAssignment
 from headrace.segmentstore.hosting.registry import ContainerRegistry
 from headrace.segmentstore.readindex.cache.cache import BlockCache
 from headrace.segmentstore.readindex.cache.eviction_policy import CacheConfig
@@ -187,8 +188,9 @@ def test_logs_that_hold_more_than_the_cache_together_are_recovered_one_behind_th
 
         cache = cache_of(CACHE_BYTES)
         world.chunks = FaultyChunkProvider(MemoryChunkProvider())
-        registry = ContainerRegistry(3, lambda number, _: world.make(number, cache))
-        await registry.start()
+        registry = ContainerRegistry(3)
+        assignment = ContainerAssignment(registry, lambda number, _: world.make(number, cache))
+        await assignment.give_all()
         assert not any(found.last_failure for found in registry.health())
         for container in registry.running():
             segment = container.find_segment("s")
@@ -197,7 +199,7 @@ def test_logs_that_hold_more_than_the_cache_together_are_recovered_one_behind_th
                 assert result.to_bytes() == bytes([number]) * 10
         cache.check()
         assert world.failures == []
-        await registry.stop()
+        await assignment.take_all()
 
     simulate(1, scenario, limit_s=600)
 
@@ -214,14 +216,15 @@ def test_a_log_that_holds_more_than_the_whole_cache_is_recovered_and_accepts_onc
 
         cache = cache_of(CACHE_BYTES)
         world.chunks = FaultyChunkProvider(MemoryChunkProvider())
-        registry = ContainerRegistry(1, lambda number, _: world.make(number, cache))
-        await registry.start()
+        registry = ContainerRegistry(1)
+        assignment = ContainerAssignment(registry, lambda number, _: world.make(number, cache))
+        await assignment.give_all()
         (container,) = registry.running()
         assert cache.statistics().overdrawn_bytes
         segment = container.find_segment("s")
         await container.append(segment, b"more")
         result = await container.read(segment, 40 * 256 * KIB, 10, wait=False)
         assert result.to_bytes() == b"more"
-        await registry.stop()
+        await assignment.take_all()
 
     simulate(1, scenario, limit_s=600)

@@ -15,7 +15,7 @@ from typing import Final
 from headrace.errors import CorruptionError, HeadraceError, RequestError
 from headrace.segmentstore.container.config import ContainerConfig
 from headrace.segmentstore.container.container import SegmentContainer
-from headrace.segmentstore.hosting.registry import OnFailed
+from headrace.segmentstore.hosting.hosted_container import OnFailed
 from headrace.segmentstore.readindex.cache.cache import BlockCache
 from headrace.standalone.config import StandaloneConfig
 from headrace.standalone.data_plane import DataPlane

@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from headrace.errors import WalWriteError
+from headrace.errors import FencedOutError, WalWriteError
 from headrace.limits import MIB
 from headrace.runtime.blocking import SystemThreads
 from headrace.runtime.clock import SystemClock
@@ -165,6 +165,34 @@ async def test_threads_of_chunk_files_end_although_a_container_could_not_be_stop
     threads.close()
     await threads.wait_closed()
     assert ended, "nobody has asked them to end, or noticed that one hangs"
+
+
+async def test_the_process_is_notified_when_every_container_was_taken_over_and_not_before(tmp_path):
+    told = []
+    runtime = Runtime(SystemClock(), SeededEntropy(1), OsFilesystem(), SystemThreads())
+    config = StandaloneConfig(data_dir=str(tmp_path), container=container_config())
+    plane = DataPlane(config, runtime, 3, on_taken_over=told.append)
+    await plane.start()
+    first, second, third = plane.registry.running()
+    for container, error in (
+        (second, FencedOutError("x")),
+        (first, WalWriteError("EIO")),
+        (third, FencedOutError("x")),
+    ):
+        container.log.fail(error)
+    async with asyncio.timeout(120):
+        while (running := plane.registry.running()) == [first] or len(running) != 1:  # noqa: ASYNC110
+            await asyncio.sleep(0.001)  # nobody tells
+        assert running[0].container_id == first.container_id
+        assert not told
+        running[0].log.fail(FencedOutError("rebuilt elsewhere"))
+        while not told:  # noqa: ASYNC110
+            await asyncio.sleep(0.001)
+    assert [str(error) for error in told] == [
+        "all containers were taken over by another owner: rebuilt elsewhere"
+    ]
+    assert {found.last_failure.split(":")[0] for found in plane.container_health()} == {"FencedOutError"}
+    await plane.stop()
 
 
 class HangingLog(CountingFiles):

@@ -13,6 +13,7 @@ from headrace.runtime.clock import SystemClock
 from headrace.runtime.entropy import SeededEntropy
 from headrace.segmentstore.container.components import ContainerComponents
 from headrace.segmentstore.container.container import SegmentContainer
+from headrace.segmentstore.hosting.assignment import ContainerAssignment
 from headrace.segmentstore.hosting.registry import ContainerRegistry
 from headrace.segmentstore.readindex.cache.block_layout import BLOCK_BYTES
 from headrace.segmentstore.readindex.cache.cache import BlockCache
@@ -191,13 +192,14 @@ async def test_two_containers_that_fit_only_one_behind_the_other_both_come_up():
     process = Process(replay_operations=1)
     await fill_some(process, 0, 1, size=100 * KIB)
     process = process.again(cache_bytes=8 * MIB, stores=True)
-    registry = ContainerRegistry(2, lambda number, _: process.make(number), restart_delay_s=0.001)
+    registry = ContainerRegistry(2)
+    assignment = ContainerAssignment(registry, lambda number, _: process.make(number), restart_delay_s=0.001)
     async with asyncio.timeout(120):
-        await registry.start()
+        await assignment.give_all()
     assert registry.health()[0].restarts == 0, "the first one has the cache for itself"
     for container in registry.running():
         assert await read_all(container, f"s/{container.container_id}") == b"x" * (50 * 100 * KIB)
-    await registry.stop()
+    await assignment.take_all()
     process.cache.check()
     assert process.cache.statistics().used_bytes == 0
 
