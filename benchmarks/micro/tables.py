@@ -49,28 +49,28 @@ async def bench(count: int, at_once: int, rounds: int) -> None:
     for number in range(rounds):
         tables, cold = tables_on(access), tables_on(access)
         name, floor_name = f"t{number}", f"f{number}"
-        await tables.create_table(name)
+        await tables.create(name)
         floor = await access.create(floor_name, {})
 
         async def floor_append(_: int, n: int, segment=floor) -> None:
             await access.append(segment, encode_entries([TableEntry(key_of(n), VALUE)])[0])
 
         async def put(_: int, n: int, tables=tables, name=name) -> None:
-            await tables.table_update(name, [TableEntry(key_of(n), VALUE)])
+            await tables.update(name, [TableEntry(key_of(n), VALUE)])
 
         async def replace(_: int, n: int, tables=tables, name=name) -> None:
-            await tables.table_update(name, [TableEntry(key_of(n), VALUE[::-1])])
+            await tables.update(name, [TableEntry(key_of(n), VALUE[::-1])])
 
         async def create(_: int, n: int, tables=tables, name=name) -> None:
-            await tables.table_update(name, [TableEntry(key_of(n + count), VALUE, NOT_EXISTS)])
+            await tables.update(name, [TableEntry(key_of(n + count), VALUE, NOT_EXISTS)])
 
         async def get(_: int, n: int, tables=tables, name=name) -> None:
-            [found] = await tables.table_get(name, [key_of(n)])
+            [found] = await tables.get(name, [key_of(n)])
             assert found is not None
             assert found.value == VALUE[::-1]
 
         async def cold_get(_: int, n: int, tables=cold, name=name) -> None:
-            [found] = await tables.table_get(name, [key_of(n)])
+            [found] = await tables.get(name, [key_of(n)])
             assert found is not None
             assert found.value == VALUE[::-1]
 
@@ -87,7 +87,7 @@ async def bench(count: int, at_once: int, rounds: int) -> None:
         await measure("get, newly written", get)
         await measure("read (floor of cold gets)", floor_read)
         began = time.process_time()
-        info = await cold.table_info(name)
+        info = await cold.info(name)
         seconds = time.process_time() - began
         assert info.entry_count == 2 * (count // at_once * at_once)
         figures.setdefault("rebuild, per entry", []).append(seconds / (info.entry_count * 3 // 2) * 1e6)
@@ -95,7 +95,7 @@ async def bench(count: int, at_once: int, rounds: int) -> None:
         began = time.process_time()
         seen, token = 0, b""
         while True:
-            page, token = await cold.table_keys(name, token, 1000)
+            page, token = await cold.keys(name, token, 1000)
             if not page:
                 break
             seen += len(page)

@@ -57,7 +57,7 @@ class Host:
 async def whole(tables):
     found, token = {}, b""
     while True:
-        page, token = await tables.table_entries(T, token, 37)
+        page, token = await tables.entries(T, token, 37)
         if not page:
             return found
         for entry in page:
@@ -68,7 +68,7 @@ async def whole(tables):
 async def follow(tables, position, known):
     """Apply a delta to ``known`` as a client does; returns the new position."""
     while True:
-        delta = await tables.table_delta(T, position, 50)
+        delta = await tables.delta(T, position, 50)
         if delta.should_clear:
             known.clear()
         known.update({entry.key: (entry.version, entry.value) for entry in delta.entries})
@@ -94,7 +94,7 @@ async def test_a_table_survives_owners_that_stop_and_owners_that_vanish(seed):
     unindexed = UnindexedConfig(entries_max=40, bytes_max=16 * KIB) if seed else UnindexedConfig()
     host = Host(TablesConfig(compaction_bytes_max=8 * KIB, unindexed=unindexed))
     tables = await host.start()
-    await tables.create_table(T)
+    await tables.create(T)
     model, unsure = {}, set()
     rounds = index_rounds = 0
 
@@ -107,12 +107,12 @@ async def test_a_table_survives_owners_that_stop_and_owners_that_vanish(seed):
             try:
                 if chance.random() < 0.2:
                     unsure.add(key)
-                    await tables.table_remove(T, [TableKey(key, condition)])
+                    await tables.remove(T, [TableKey(key, condition)])
                     model.pop(key, None)
                 else:
                     value = chance.randbytes(chance.choice([0, 10, 300]))
                     unsure.add(key)
-                    [version] = await tables.table_update(T, [TableEntry(key, value, condition)])
+                    [version] = await tables.update(T, [TableEntry(key, value, condition)])
                     model[key] = (version, value)
                 unsure.discard(key)
                 worked()
@@ -163,27 +163,27 @@ async def test_a_table_survives_owners_that_stop_and_owners_that_vanish(seed):
 async def test_of_a_hundred_who_create_the_same_key_one_wins_on_a_real_log():
     host = Host(TablesConfig())
     tables = await host.start()
-    await tables.create_table(T)
+    await tables.create(T)
     for turn in range(20):
         key = b"k%d" % turn
-        racers = [tables.table_update(T, [TableEntry(key, b"%d" % n, NOT_EXISTS)]) for n in range(100)]
+        racers = [tables.update(T, [TableEntry(key, b"%d" % n, NOT_EXISTS)]) for n in range(100)]
         results = await asyncio.gather(*racers, return_exceptions=True)
         winners = [n for n, result in enumerate(results) if isinstance(result, list)]
         assert len(winners) == 1
         assert sum(isinstance(result, TableKeyVersionError) for result in results) == 99
-        assert (await tables.table_get(T, [key]))[0].value == b"%d" % winners[0]
+        assert (await tables.get(T, [key]))[0].value == b"%d" % winners[0]
     with pytest.raises(TableKeyMissingError):
-        await tables.table_remove(T, [TableKey(b"nothing", 0)])
+        await tables.remove(T, [TableKey(b"nothing", 0)])
     await host.container.stop()
 
 
 async def test_values_come_back_from_chunks_when_they_have_left_the_cache():
     host = Host(TablesConfig())
     tables = await host.start()
-    await tables.create_table(T)
+    await tables.create(T)
     names = [b"%05d" % n for n in range(2000)]
     for at in range(0, len(names), 100):
-        await tables.table_update(T, [TableEntry(name, name * 100) for name in names[at : at + 100]])
+        await tables.update(T, [TableEntry(name, name * 100) for name in names[at : at + 100]])
     await host.container.stop()
     tables = await host.start()
     found = await whole(tables)

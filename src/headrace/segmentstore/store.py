@@ -406,19 +406,19 @@ class SegmentStore:
         """Create a table: hash (``key_length`` 0) or fixed key. Raises SegmentExistsError."""
         check_segment_name(segment)
         async with self._owning(segment) as container:
-            await container.tables.create_table(segment, key_length, rollover_bytes)
+            await container.tables.create(segment, key_length, rollover_bytes)
 
     async def delete_table(self, segment: str, *, must_be_empty: bool) -> None:
         async with self._owning(segment) as container:
-            await container.tables.delete_table(segment, must_be_empty)
+            await container.tables.delete(segment, must_be_empty)
 
-    table_info = _of_tables(ContainerTables.table_info)
-    table_update = _of_tables(ContainerTables.table_update)
-    table_remove = _of_tables(ContainerTables.table_remove)
-    table_get = _of_tables(ContainerTables.table_get)
-    table_keys = _of_tables(ContainerTables.table_keys)
-    table_entries = _of_tables(ContainerTables.table_entries)
-    table_delta = _of_tables(ContainerTables.table_delta)
+    table_info = _of_tables(ContainerTables.info)
+    table_update = _of_tables(ContainerTables.update)
+    table_remove = _of_tables(ContainerTables.remove)
+    table_get = _of_tables(ContainerTables.get)
+    table_keys = _of_tables(ContainerTables.keys)
+    table_entries = _of_tables(ContainerTables.entries)
+    table_delta = _of_tables(ContainerTables.delta)
 
     def begin_table_update(
         self, segment: str, entries: Sequence[TableEntry], expected_length: int, on_updated: OnUpdated

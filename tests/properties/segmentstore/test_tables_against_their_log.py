@@ -105,7 +105,7 @@ class TablesAgainstTheirLog(RuleBasedStateMachine):
     @initialize()
     def create(self):
         self.open_container()
-        created = self.loop.create_task(self.tables.create_table(T, self.key_length))
+        created = self.loop.create_task(self.tables.create(T, self.key_length))
         self.settle()
         self.access.commit()
         self.settle()
@@ -186,13 +186,13 @@ class TablesAgainstTheirLog(RuleBasedStateMachine):
     def update(self, changes, length, joins, turns):
         entries = [TableEntry(key, value, self.version(kind, key)) for key, kind, value in changes]
         length = self.length(length)
-        ask = partial(join_update, self.tables) if joins else self.tables.table_update
+        ask = partial(join_update, self.tables) if joins else self.tables.update
         self.call(ask(T, entries, length), entries, length, turns)
 
     @rule(changes=st.lists(st.tuples(st.sampled_from(KEYS), versions), min_size=1, max_size=3), turns=turns)
     def remove(self, changes, turns):
         keys = [TableKey(key, self.version(kind, key)) for key, kind in changes]
-        self.call(self.tables.table_remove(T, keys), keys, -1, turns)
+        self.call(self.tables.remove(T, keys), keys, -1, turns)
 
     def length(self, kind):
         if kind == "right":
@@ -204,7 +204,7 @@ class TablesAgainstTheirLog(RuleBasedStateMachine):
         """Makes dead bytes, and entries to index, quickly."""
         for key in keys:
             entries = [TableEntry(key, b"x" * size, NO_VERSION)]
-            self.call(self.tables.table_update(T, entries), entries, -1, turns)
+            self.call(self.tables.update(T, entries), entries, -1, turns)
         self.commit(10, turns)
 
     @precondition(lambda self: self.calls)
@@ -334,11 +334,11 @@ class TablesAgainstTheirLog(RuleBasedStateMachine):
                 return  # or has been truncated
             if indexes.hold_writes is not None or indexes.fail_next is not None:
                 return  # or when a long log has an index
-        found = self.run(self.tables.table_get(T, KEYS))
+        found = self.run(self.tables.get(T, KEYS))
         assert {item.key: (item.version, item.value) for item in found if item} == table
         entries, token, first = [], b"", b""
         while True:
-            page, token = self.run(self.tables.table_entries(T, token, 2, first))
+            page, token = self.run(self.tables.entries(T, token, 2, first))
             if not page:
                 break
             entries += page
@@ -348,7 +348,7 @@ class TablesAgainstTheirLog(RuleBasedStateMachine):
         assert sorted((item.key, item.version, item.value) for item in entries) == [
             (key, *table[key]) for key in sorted(table)
         ]
-        assert self.run(self.tables.table_info(T)).entry_count == len(table)
+        assert self.run(self.tables.info(T)).entry_count == len(table)
 
     def is_open(self):
         table = self.tables._tables._tables.get(T)
@@ -361,7 +361,7 @@ class TablesAgainstTheirLog(RuleBasedStateMachine):
         first = True
         seen = replay(self.log[:at])
         while True:
-            delta = self.run(self.tables.table_delta(T, at, count))
+            delta = self.run(self.tables.delta(T, at, count))
             assert delta.should_clear == (first and at < start)
             first = False
             assert delta.entries or delta.reached_end

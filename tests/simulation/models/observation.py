@@ -125,11 +125,11 @@ async def observe_table(container: SegmentContainer, name: str) -> TableAnswer:
     token = b""
     try:
         while True:
-            page, token = await container.tables.table_entries(name, token, 3)
+            page, token = await container.tables.entries(name, token, 3)
             if not page:
                 break
             seen.update((entry.key, (bytes(entry.value), entry.version)) for entry in page)
-        found = await container.tables.table_get(name, list(seen))
+        found = await container.tables.get(name, list(seen))
     except NoSuchSegmentError:
         return TableAnswer(None)
     for entry in found:

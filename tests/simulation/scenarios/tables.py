@@ -203,7 +203,7 @@ class Upheaval:
         if self.entropy.randbelow(3):
             self._begin(call, join_update, self.tables, name, entries, length)
         else:
-            self._begin(call, self.tables.table_update, name, entries, length)
+            self._begin(call, self.tables.update, name, entries, length)
         if call.task is not None:
             self.written += [Written(name, entry, call) for entry in entries if entry.value]
 
@@ -219,7 +219,7 @@ class Upheaval:
             items=keys,
             expected_length=length,
         )
-        self._begin(call, self.tables.table_remove, name, keys, length)
+        self._begin(call, self.tables.remove, name, keys, length)
 
     def _get(self, name: str) -> None:
         def judge(span: Span, found: list[TableEntry | None]) -> bool:
@@ -228,10 +228,10 @@ class Upheaval:
                 for key, entry in zip(_KEYS, found, strict=True)
             )
 
-        self._begin(self._call("get", name, judge), self.tables.table_get, name, _KEYS)
+        self._begin(self._call("get", name, judge), self.tables.get, name, _KEYS)
 
     def _info(self, name: str) -> None:
-        self._begin(self._call("info", name, Span.has_info), self.tables.table_info, name)
+        self._begin(self._call("info", name, Span.has_info), self.tables.info, name)
 
     def _iterate(self, name: str) -> None:
         """Go through all keys, with or without their values."""
@@ -249,7 +249,7 @@ class Upheaval:
                 )
             )
 
-        ask = choose(self.entropy, (self.tables.table_keys, self.tables.table_entries))
+        ask = choose(self.entropy, (self.tables.keys, self.tables.entries))
         self._begin(self._call("iterate", name, judge), _all_pages, ask, name, 1 + self.entropy.randbelow(3))
 
     def _delta(self, name: str) -> None:
@@ -269,12 +269,12 @@ class Upheaval:
 
     def _create(self, name: str) -> None:
         call = self._call("create", name, lambda span, _: span.has_creation())
-        self._begin(call, self.tables.create_table, name)
+        self._begin(call, self.tables.create, name)
 
     def _delete(self, name: str) -> None:
         must_be_empty = self.entropy.randbelow(3) == 0
         call = self._call("delete", name, lambda span, _: span.has_deletion(must_be_empty=must_be_empty))
-        self._begin(call, self.tables.delete_table, name, must_be_empty)
+        self._begin(call, self.tables.delete, name, must_be_empty)
 
     def _cancel(self, _: str) -> None:
         """Let a caller give up; often the first or the last one of the queue."""
@@ -457,7 +457,7 @@ class Upheaval:
         """Update a table some more, which brings its compaction to an end, and read all of it."""
         left = _LAST_UPDATES
         while left:
-            update = asyncio.ensure_future(self.tables.table_update(name, [TableEntry(_KEYS[0], b"last")]))
+            update = asyncio.ensure_future(self.tables.update(name, [TableEntry(_KEYS[0], b"last")]))
             await self._settle()
             with contextlib.suppress(ThrottledError):  # an index round was in flight
                 await update
@@ -472,7 +472,7 @@ class Upheaval:
         assert (
             log - may_live <= self.config.compaction_bytes_max or may_live * 100 >= log * _UTILIZATION_PERCENT
         )
-        found = await self.tables.table_get(name, _KEYS)
+        found = await self.tables.get(name, _KEYS)
         assert {entry.key: (entry.version, entry.value) for entry in found if entry} == moment.table
 
     def _check_idle(self, name: str) -> None:
@@ -506,7 +506,7 @@ async def _all_pages(ask: Any, name: str, count: int) -> list[Any]:
 async def _all_changes(tables: ContainerTables, name: str, position: int, count: int) -> list[TableDelta]:
     deltas: list[TableDelta] = []
     while not deltas or not deltas[-1].reached_end:
-        deltas.append(await tables.table_delta(name, position, count))
+        deltas.append(await tables.delta(name, position, count))
         position = deltas[-1].last_position
     return deltas
 

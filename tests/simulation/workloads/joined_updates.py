@@ -23,7 +23,7 @@ async def join_update(
         versions = await updated
         if versions is not None:
             return versions
-    return await tables.table_update(name, entries, expected_length)
+    return await tables.update(name, entries, expected_length)
 
 
 def _on_updated(

@@ -72,7 +72,7 @@ class SegmentCatalogue:
             return None
         while True:
             losses = self._losses
-            [entry] = await self._tables.table_get(self.name, [name.encode()])
+            [entry] = await self._tables.get(self.name, [name.encode()])
             if entry is None or self.is_absent(name):  # it may have been removed while it was read
                 return None
             if losses == self._losses:
@@ -85,7 +85,7 @@ class SegmentCatalogue:
             entries = [TableEntry(segment.name.encode(), row) for segment, row in rows]
             # A segment whose row is known replaces its own row.
             replaces = any(each.catalogue_row is None and not self.is_absent(each.name) for each, _ in rows)
-            await self._tables.table_update(self.name, entries)
+            await self._tables.update(self.name, entries)
             self._losses += replaces
             for segment, row in rows:
                 segment.note_catalogue_row(row)
@@ -112,7 +112,7 @@ class SegmentCatalogue:
                 except CorruptionError as error:
                     damaged[segment] = error
         if keys:
-            await self._tables.table_remove(self.name, keys)
+            await self._tables.remove(self.name, keys)
             self._losses += 1
         return damaged
 
@@ -120,7 +120,7 @@ class SegmentCatalogue:
         """Return the keys of the rows of exactly these segments. Raises as :meth:`find`."""
         if not segments:
             return []
-        entries = await self._tables.table_get(self.name, [segment.name.encode() for segment in segments])
+        entries = await self._tables.get(self.name, [segment.name.encode() for segment in segments])
         return [
             TableKey(entry.key, entry.version)
             for segment, entry in zip(segments, entries, strict=True)

@@ -49,7 +49,7 @@ class StoredNames:
 
     async def _next_page(self) -> list[str]:
         try:
-            keys, self._token = await self._tables.table_keys(self._table, self._token, _PAGE_KEYS)
+            keys, self._token = await self._tables.keys(self._table, self._token, _PAGE_KEYS)
         except InvalidArgumentError:
             self._token = b""  # as of a table that was made anew
             return []

@@ -118,7 +118,7 @@ class TableRowStore:
 
     async def _read(self, keys: Sequence[str]) -> list[bytes | None]:
         try:
-            entries = await self._tables.table_get(self.name, [key.encode() for key in keys])
+            entries = await self._tables.get(self.name, [key.encode() for key in keys])
         except CorruptionError as error:
             raise as_unreadable(error) from error
         return [None if entry is None else entry.value for entry in entries]
@@ -183,7 +183,7 @@ class TableRowStore:
         try:
             await self._open()
             data = {key.encode(): row for key, row in changes.items()}
-            await self._tables.table_change(self.name, data)
+            await self._tables.change(self.name, data)
         except asyncio.CancelledError:
             failure = WalWriteError("the container stops: whether rows of storage were committed is unknown")
             raise

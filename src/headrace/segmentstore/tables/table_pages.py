@@ -30,7 +30,7 @@ Located = list[tuple[bytes, int]]
 class TablePages(TableReads):
     """The reading half of a container's tables. Answers what is durable."""
 
-    async def table_keys(
+    async def keys(
         self,
         segment: str,
         token: bytes,
@@ -72,7 +72,7 @@ class TablePages(TableReads):
                 first = table.tree_keys.behind(tree_key)
         return found, next_token if found else b""
 
-    async def table_entries(
+    async def entries(
         self,
         segment: str,
         token: bytes,
@@ -81,7 +81,7 @@ class TablePages(TableReads):
         to_key: bytes = b"",
         bytes_max: int = TABLE_BATCH_BYTES_MAX,
     ) -> tuple[list[TableEntry], bytes]:
-        """Do as :meth:`table_keys` does, with values. Sizes count as :meth:`table_get` counts them."""
+        """Do as :meth:`keys` does, with values. Sizes count as :meth:`get` counts them."""
         first, last = await self._find_bounds(segment, token, count, from_key, to_key)
         while True:
             free_bytes = min(self._config.page_bytes_max, bytes_max)
@@ -160,7 +160,7 @@ class TablePages(TableReads):
 
     # ---- changes
 
-    async def table_delta(
+    async def delta(
         self, segment: str, position: int, count: int, bytes_max: int = TABLE_BATCH_BYTES_MAX
     ) -> TableDelta:
         """Return what changed in a table since ``position`` of its log, up to about ``count`` keys.

@@ -39,7 +39,7 @@ class TableReads:
         self._config = config
         self._tables = tables
 
-    async def table_get(
+    async def get(
         self, segment: str, keys: Sequence[bytes], bytes_max: int = TABLE_BATCH_BYTES_MAX
     ) -> list[TableEntry | None]:
         """Return the entry of each key, in order; None for keys that do not exist.
@@ -79,7 +79,7 @@ class TableReads:
     def get_nowait(
         self, segment: str, keys: Sequence[bytes], bytes_max: int
     ) -> list[TableEntry | None] | None:
-        """Return what :meth:`table_get` does, or None if that takes :meth:`table_get`: for many keys, and
+        """Return what :meth:`get` does, or None if that takes :meth:`get`: for many keys, and
         for whatever is not in memory.
         """
         table = self._tables.find(segment)
@@ -114,7 +114,7 @@ class TableReads:
 
     async def load(self, segment: str, keys: Sequence[bytes]) -> None:
         """Bring into memory what tells whether a table holds these keys, as far as it has the capacity.
-        Raises as :meth:`table_get`.
+        Raises as :meth:`get`.
         """
         table = await self._tables.get(segment)
         await table.locate(table.tree_keys.of_all(keys))

@@ -99,7 +99,7 @@ class ContainerTables(TablePages):
 
     # ---- life of a table
 
-    async def create_table(self, segment: str, key_length: int = 0, rollover_bytes: int = 0) -> None:
+    async def create(self, segment: str, key_length: int = 0, rollover_bytes: int = 0) -> None:
         """Create a table; ``key_length`` 0 makes a hash table, 1 to 256 one whose keys all have that length.
 
         Raises:
@@ -118,7 +118,7 @@ class ContainerTables(TablePages):
             attributes[ATTRIBUTE_ID_LENGTH] = key_length
         await self._access.create(segment, attributes)
 
-    async def delete_table(self, segment: str, must_be_empty: bool = False) -> None:
+    async def delete(self, segment: str, must_be_empty: bool = False) -> None:
         """Delete a table with all it holds.
 
         Raises:
@@ -140,7 +140,7 @@ class ContainerTables(TablePages):
         await self._access.delete(state)
         self._tables.drop(segment)
 
-    async def table_info(self, segment: str) -> TableInfo:
+    async def info(self, segment: str) -> TableInfo:
         while True:
             table = await self._tables.get(segment)
             counted = await table.count()
@@ -169,7 +169,7 @@ class ContainerTables(TablePages):
 
     # ---- updates
 
-    async def table_update(
+    async def update(
         self, segment: str, entries: Sequence[TableEntry], expected_length: int = ANY_LENGTH
     ) -> list[int]:
         """Put entries, all or none; return their new versions once they are durable.
@@ -208,11 +208,11 @@ class ContainerTables(TablePages):
     def begin_update(
         self, segment: str, entries: Sequence[TableEntry], expected_length: int, on_updated: OnUpdated
     ) -> bool:
-        """Begin what :meth:`table_update` does, together with all updates that begin in this iteration of
+        """Begin what :meth:`update` does, together with all updates that begin in this iteration of
         the loop; ``on_updated`` is called later.
 
         Returns:
-            False, with nothing done, if that takes :meth:`table_update`.
+            False, with nothing done, if that takes :meth:`update`.
 
         Raises:
             InvalidArgumentError: a bound on keys, values or the batch is exceeded.
@@ -250,10 +250,8 @@ class ContainerTables(TablePages):
             failure = error if isinstance(error, HeadraceError) else WalWriteError(f"a bug: {error!r}")
             batch.notify(failure, done=False)
 
-    async def table_remove(
-        self, segment: str, keys: Sequence[TableKey], expected_length: int = ANY_LENGTH
-    ) -> None:
-        """Remove keys, all or none; conditions and errors are those of :meth:`table_update`.
+    async def remove(self, segment: str, keys: Sequence[TableKey], expected_length: int = ANY_LENGTH) -> None:
+        """Remove keys, all or none; conditions and errors are those of :meth:`update`.
 
         Removing a key that does not exist succeeds and changes nothing.
 
@@ -285,7 +283,7 @@ class ContainerTables(TablePages):
                 self._on_updated(table, batch.keys)
                 return
 
-    async def table_change(self, segment: str, changes: Mapping[bytes, bytes | None]) -> None:
+    async def change(self, segment: str, changes: Mapping[bytes, bytes | None]) -> None:
         """Put the keys that have a value and remove those that have None, in one append, on no condition.
 
         Raises:

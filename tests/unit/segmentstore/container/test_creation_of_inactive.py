@@ -54,7 +54,7 @@ async def test_facts_about_an_inactive_segment_are_told_while_somebody_tries_to_
 
 async def test_an_inactive_segment_comes_back_while_somebody_tries_to_create_it(bench):
     container = bench.container
-    get, slow, calls = container.tables.table_get, asyncio.Event(), []
+    get, slow, calls = container.tables.get, asyncio.Event(), []
 
     async def table_get(segment, keys):
         """The second one who reads the row has to wait for a slow disk."""
@@ -64,7 +64,7 @@ async def test_an_inactive_segment_comes_back_while_somebody_tries_to_create_it(
             await slow.wait()
         return entries
 
-    container.tables.table_get = table_get
+    container.tables.get = table_get
     asked = asyncio.ensure_future(container.resolve(A))
     await asyncio.sleep(0)
     created = asyncio.ensure_future(container.create(A, {}))

@@ -16,7 +16,7 @@ RETRY_S = 0.2
 
 
 async def put_row(container, name, row):
-    await container.tables.table_update(CATALOGUE, [TableEntry(name.encode(), row)])
+    await container.tables.update(CATALOGUE, [TableEntry(name.encode(), row)])
 
 
 async def test_segments_with_damaged_rows_keep_no_others_and_are_looked_at_by_each_owner(caplog, monkeypatch):
@@ -40,13 +40,13 @@ async def test_segments_with_damaged_rows_keep_no_others_and_are_looked_at_by_ea
     assert all(repr(name) in caplog.text for name in DAMAGED)
 
     asked = []
-    table_get = container.tables.table_get
+    get = container.tables.get
 
     async def count(segment, keys, *args):
         asked.append(len(keys))
-        return await table_get(segment, keys, *args)
+        return await get(segment, keys, *args)
 
-    monkeypatch.setattr(container.tables, "table_get", count)
+    monkeypatch.setattr(container.tables, "get", count)
     end = asyncio.get_running_loop().time() + 3 * RETRY_S
     cuts = 0
     while asyncio.get_running_loop().time() < end:

@@ -44,7 +44,7 @@ class World:
         self.store = SegmentStore(Registry(self.container), SeededEntropy(1))
         for name in (T, A):
             await self.container.create(name, {})
-        await self.container.tables.create_table(KEYS, 0, 0)
+        await self.container.tables.create(KEYS, 0, 0)
         self.wal = self.container.log._wal
         self.processor = self.container.log.processor
 

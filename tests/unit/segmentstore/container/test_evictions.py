@@ -146,7 +146,7 @@ async def test_a_name_of_an_inactive_segment_is_taken(bench):
     with pytest.raises(SegmentExistsError):
         await bench.container.create(A, {})
     with pytest.raises(SegmentExistsError):
-        await bench.container.tables.create_table(A)
+        await bench.container.tables.create(A)
     await bench.start()
     with pytest.raises(SegmentExistsError):
         await bench.container.create(A, {})
@@ -211,17 +211,17 @@ async def test_a_batch_of_sources_out_of_memory_is_merged_in_order(bench):
 
 async def test_a_table_is_evicted_and_opened_again(bench):
     tables = bench.container.tables
-    await tables.create_table("s/table")
-    await tables.table_update("s/table", [TableEntry(b"k", b"v")])
+    await tables.create("s/table")
+    await tables.update("s/table", [TableEntry(b"k", b"v")])
     await bench.evict("s/table")
     assert tables.statistics().tables_open == 2, "the container's own"
-    [entry] = await tables.table_get("s/table", [b"k"])
+    [entry] = await tables.get("s/table", [b"k"])
     assert entry.value == b"v"
-    await tables.table_update("s/table", [TableEntry(b"k", b"w", entry.version)])
+    await tables.update("s/table", [TableEntry(b"k", b"w", entry.version)])
     await bench.evict("s/table")
     await bench.start()
     await bench.evict("s/table")
-    [entry] = await bench.container.tables.table_get("s/table", [b"k"])
+    [entry] = await bench.container.tables.get("s/table", [b"k"])
     assert entry.value == b"w"
 
 
@@ -336,7 +336,7 @@ async def test_a_damaged_row_is_corruption_and_not_an_absent_segment(bench, dama
         await container.create(name, {})
         await append(container, name, b"abc")
     await bench.evict(A, B)
-    [entry, other] = await container.tables.table_get(CATALOGUE, [A.encode(), B.encode()])
+    [entry, other] = await container.tables.get(CATALOGUE, [A.encode(), B.encode()])
     value = bytes(entry.value)
     if damage == "longer":
         row = decode_row(A, value)
@@ -345,7 +345,7 @@ async def test_a_damaged_row_is_corruption_and_not_an_absent_segment(bench, dama
     else:
         flipped = value[:9] + bytes((value[9] ^ 4,)) + value[10:]
         value = {"bit": flipped, "short": value[:-5], "other": bytes(other.value)}[damage]
-    await container.tables.table_update(CATALOGUE, [TableEntry(A.encode(), value)])
+    await container.tables.update(CATALOGUE, [TableEntry(A.encode(), value)])
     with pytest.raises(DataCorruptionError):
         await container.resolve(A)
     if damage != "longer":

@@ -181,18 +181,18 @@ async def test_a_removal_is_not_acknowledged_by_who_cannot_know_the_key():
     """It was: its successor had the key, and kept it."""
     bench = bench_of_two()
     former = await bench.start()
-    await former.tables.create_table(T)
-    await former.tables.table_remove(T, [TableKey(KEY)])
+    await former.tables.create(T)
+    await former.tables.remove(T, [TableKey(KEY)])
     successor = await start_beside(bench)
-    await successor.tables.table_update(T, [TableEntry(KEY, b"value")])
+    await successor.tables.update(T, [TableEntry(KEY, b"value")])
     with pytest.raises(FencedOutError) as caught:
-        await former.tables.table_remove(T, [TableKey(KEY)])
+        await former.tables.remove(T, [TableKey(KEY)])
     request = c.RemoveTableKeys(7, T, "", [])
     assert reply_to(caught.value, question_of(request)) == c.WrongHost(7, T, "", "")
-    assert len(await successor.tables.table_get(T, [KEY])) == 1
-    await successor.tables.table_remove(T, [TableKey(KEY)])
-    await successor.tables.table_remove(T, [TableKey(KEY)])
-    assert await successor.tables.table_get(T, [KEY]) == [None]
+    assert len(await successor.tables.get(T, [KEY])) == 1
+    await successor.tables.remove(T, [TableKey(KEY)])
+    await successor.tables.remove(T, [TableKey(KEY)])
+    assert await successor.tables.get(T, [KEY]) == [None]
     await former.stop()
     await successor.stop()
 
@@ -203,13 +203,13 @@ async def test_an_index_of_a_table_that_a_successor_deleted_is_no_damage():
     bench.config = dataclasses.replace(bench.config, tables=TablesConfig(unindexed=unindexed))
     bench.index_cache_bytes = 0
     former = await bench.start()
-    await former.tables.create_table(T)
-    await former.tables.table_update(T, [TableEntry(KEY, b"value")])
+    await former.tables.create(T)
+    await former.tables.update(T, [TableEntry(KEY, b"value")])
     await until(lambda: former.tables.statistics().index_rounds)
     successor = await take_over(bench)
     await collect_all(bench, "index")
     with pytest.raises(FencedOutError):
-        await former.tables.table_get(T, [KEY])
+        await former.tables.get(T, [KEY])
     assert not former.online
     await former.stop()
     await successor.close()

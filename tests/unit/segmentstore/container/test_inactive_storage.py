@@ -157,7 +157,7 @@ async def test_nothing_is_left_over_of_a_segment_while_the_catalogue_cannot_be_r
         raise DataCorruptionError("damaged")
 
     with monkeypatch.context() as patch:
-        patch.setattr(container.tables, "table_get", read_damage)
+        patch.setattr(container.tables, "get", read_damage)
         await container.tiers.storage.garbage.collect_orphans()
     assert await read_all(container, A) == b"s/a"
 

@@ -12,10 +12,10 @@ class SlowFirstRead:
     """Reads of tables, of which the first answers late, as from a disk that stands still for a while."""
 
     def __init__(self, tables):
-        self._get = tables.table_get
+        self._get = tables.get
         self.calls = 0
         self.arrives = asyncio.Event()
-        tables.table_get = self.table_get
+        tables.get = self.table_get
 
     async def table_get(self, segment, keys):
         entries = await self._get(segment, keys)

@@ -34,7 +34,7 @@ async def test_deleted_segments_are_forgotten_however_large_their_rows_are_toget
     try:
         await until(lambda: all(state.stored_deleted for state in segments))
         await until(lambda: not container.state.retired)
-        assert (await container.tables.table_info(catalogue_name(0))).entry_count == 0
+        assert (await container.tables.info(catalogue_name(0))).entry_count == 0
     finally:
         await bench.stop()
 

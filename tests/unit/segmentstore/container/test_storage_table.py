@@ -75,14 +75,14 @@ async def test_rows_are_as_before_until_their_commit_has_ended(bench, monkeypatc
     container = await bench.start()
     rows = container.tiers.table_rows
     assert await read(rows, "in memory") == [b"old"]
-    change, go_on, changed = container.tables.table_change, asyncio.Event(), asyncio.Event()
+    change, go_on, changed = container.tables.change, asyncio.Event(), asyncio.Event()
 
     async def change_late(*args):
         await change(*args)
         changed.set()
         await go_on.wait()
 
-    monkeypatch.setattr(container.tables, "table_change", change_late)
+    monkeypatch.setattr(container.tables, "change", change_late)
     committing = asyncio.ensure_future(rows.commit({"in memory": b"new", "elsewhere": b"new", "first": b"1"}))
     await changed.wait()  # the table has them
     assert rows.get("in memory") == b"old"
@@ -98,7 +98,7 @@ async def test_rows_are_as_before_until_their_commit_has_ended(bench, monkeypatc
 async def test_a_load_that_a_commit_overtakes_leaves_nothing_old_in_memory(bench, monkeypatch):
     await bench.container.tiers.table_rows.commit({"k": b"old"})
     container = await bench.start()
-    rows, get, go_on = container.tiers.table_rows, container.tables.table_get, asyncio.Event()
+    rows, get, go_on = container.tiers.table_rows, container.tables.get, asyncio.Event()
     found = []
 
     async def get_late(*args):
@@ -108,7 +108,7 @@ async def test_a_load_that_a_commit_overtakes_leaves_nothing_old_in_memory(bench
         return entries
 
     with monkeypatch.context() as patch:
-        patch.setattr(container.tables, "table_get", get_late)
+        patch.setattr(container.tables, "get", get_late)
         loading = asyncio.ensure_future(rows.load(["k"]))
         await until(lambda: found)
     await rows.commit({"k": b"new"})
@@ -120,14 +120,14 @@ async def test_a_load_that_a_commit_overtakes_leaves_nothing_old_in_memory(bench
 
 async def test_a_commit_whose_caller_is_cancelled_goes_on_and_is_not_taken_for_undone(bench, monkeypatch):
     container = bench.container
-    rows, change, go_on = container.tiers.table_rows, container.tables.table_change, asyncio.Event()
+    rows, change, go_on = container.tiers.table_rows, container.tables.change, asyncio.Event()
     await rows.commit({"k": b"old"})
 
     async def change_late(*args):
         await go_on.wait()
         await change(*args)
 
-    monkeypatch.setattr(container.tables, "table_change", change_late)
+    monkeypatch.setattr(container.tables, "change", change_late)
     committing = asyncio.ensure_future(rows.commit({"k": b"new"}))
     await asyncio.sleep(0)
     committing.cancel()

@@ -46,7 +46,7 @@ async def test_nobody_hears_that_a_table_is_gone_when_the_log_loses_that(world, 
     world.wal._in_flight.clear()
     world.bench.container = None
     container = await world.bench.start()
-    (found,) = await container.tables.table_get(TABLE, [KEY])
+    (found,) = await container.tables.get(TABLE, [KEY])
     assert found.value == b"value"  # it is there after all
     assert not [reply for reply in replies if isinstance(reply, c.NoSuchSegment)]
 
@@ -56,7 +56,7 @@ async def test_a_former_owner_does_not_deny_a_table_of_its_successor(question):
     bench = bench_of_two()
     former = await bench.start()
     successor = await start_beside(bench)
-    await successor.tables.create_table(TABLE)
+    await successor.tables.create(TABLE)
     home = FakeHome(SegmentStore(Registry(former), SeededEntropy(1)))
     peer = Peer(home)
     assert await peer.ask(QUESTIONS[question]) == [c.WrongHost(5, TABLE, "", "")]
@@ -69,10 +69,10 @@ async def test_a_condition_is_not_refused_by_who_is_not_the_owner_any_more():
     """The caller has the version from the successor, and is told that the key has another one."""
     bench = bench_of_two()
     former = await bench.start()
-    await former.tables.create_table(TABLE)
-    await former.tables.table_update(TABLE, [TableEntry(KEY, b"one")])
+    await former.tables.create(TABLE)
+    await former.tables.update(TABLE, [TableEntry(KEY, b"one")])
     successor = await start_beside(bench)
-    [version] = await successor.tables.table_update(TABLE, [TableEntry(KEY, b"two")])
+    [version] = await successor.tables.update(TABLE, [TableEntry(KEY, b"two")])
     old = SegmentStore(Registry(former), SeededEntropy(1))
     outcomes = []
     for call in (

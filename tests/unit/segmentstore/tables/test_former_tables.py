@@ -21,20 +21,20 @@ async def test_a_table_is_not_opened_beside_an_index_round_of_its_former_object(
     """The rest of that round would overwrite what rounds of the new object have written."""
     access = MemorySegmentAccess()
     tables = tables_on(access, indexed())
-    await tables.create_table(T)
+    await tables.create(T)
     held = access.indexes.hold_writes = asyncio.Event()
-    await tables.table_update(T, [entry("k", b"old")])
+    await tables.update(T, [entry("k", b"old")])
     await turns()
     tables.drop(T)
     access.indexes.hold_writes = None
-    update = start(tables.table_update(T, [entry("k", b"new")]))
+    update = start(tables.update(T, [entry("k", b"new")]))
     await turns()
     assert not update.done()
     held.set()
     await update
     await turns()
     tables.drop(T)
-    assert [each.value for each in await tables.table_get(T, [b"k"])] == [b"new"]
+    assert [each.value for each in await tables.get(T, [b"k"])] == [b"new"]
     await tables.close()
 
 
@@ -42,14 +42,14 @@ async def test_a_table_is_not_opened_beside_a_compaction_of_its_former_object():
     """It might truncate what the new object has not replayed yet."""
     access = MemorySegmentAccess()
     tables = tables_on(access, TablesConfig(compaction_bytes_max=50))
-    await tables.create_table(T)
+    await tables.create(T)
     held = access.hold_reads = asyncio.Event()
     for number in range(5):
-        await tables.table_update(T, [entry("k", b"%30d" % number)])
+        await tables.update(T, [entry("k", b"%30d" % number)])
     await turns()
     tables.drop(T)
     access.hold_reads = None
-    info = start(tables.table_info(T))
+    info = start(tables.info(T))
     await turns()
     assert not info.done()
     held.set()
@@ -63,7 +63,7 @@ async def test_a_first_index_is_not_overtaken_by_a_truncation_that_began_before_
     access.indexes.keys_at_once = 1
     config = TablesConfig(compaction_bytes_max=50, unindexed=UnindexedConfig(entries_max=4))
     tables = tables_on(access, config)
-    await tables.create_table(T)
+    await tables.create(T)
     truncate, gate = access.truncate, asyncio.Event()
     write, writes = access.indexes.write, []
 
@@ -79,9 +79,9 @@ async def test_a_first_index_is_not_overtaken_by_a_truncation_that_began_before_
 
     access.truncate, access.indexes.write = truncate_later, write_once
     for number in range(5):
-        await tables.table_update(T, [entry("busy", b"%30d" % number)])
+        await tables.update(T, [entry("busy", b"%30d" % number)])
     await turns()
-    await tables.table_update(T, [entry(f"k{n}", b"v") for n in range(4)])
+    await tables.update(T, [entry(f"k{n}", b"v") for n in range(4)])
     await turns()
     gate.set()
     await turns()
@@ -98,9 +98,9 @@ async def test_a_stop_while_a_log_without_an_index_gets_one_loses_nothing(steps,
     monkeypatch.setattr(table_log, "SCAN_BYTES", 100)
     access = MemorySegmentAccess()
     tables = tables_on(access)
-    await tables.create_table(T)
-    await tables.table_update(T, [entry(f"k{n:02}", b"v") for n in range(40)])
-    await tables.table_remove(T, [TableKey(b"k%02d" % n) for n in range(0, 40, 2)])
+    await tables.create(T)
+    await tables.update(T, [entry(f"k{n:02}", b"v") for n in range(40)])
+    await tables.remove(T, [TableKey(b"k%02d" % n) for n in range(0, 40, 2)])
     await tables.close()
     access.disks[T].index.root = MemoryRoot()
     access = access.crash()
@@ -116,7 +116,7 @@ async def test_a_stop_while_a_log_without_an_index_gets_one_loses_nothing(steps,
     access.indexes.write = write_some
     tables = tables_on(access, indexed())
     with pytest.raises(ContainerOfflineError):
-        await tables.table_info(T)
+        await tables.info(T)
     await tables.close()
     tables = tables_on(access.crash(), indexed())
     assert await all_keys(tables) == [b"k%02d" % n for n in range(1, 40, 2)]
@@ -127,17 +127,17 @@ async def test_keys_are_not_counted_by_what_a_void_table_believes():
     """As pages: see ``test_index_races``. An update comes in the place of a removal of the same size."""
     access = MemorySegmentAccess()
     tables = tables_on(access, indexed(retry_s=1e6))
-    await tables.create_table(T)
+    await tables.create(T)
     access.indexes.fail_next = StorageWriteError("outcome unknown")
-    await tables.table_update(T, [entry("there", b"v")])
+    await tables.update(T, [entry("there", b"v")])
     await turns()
     writes = access.indexes.hold_writes = asyncio.Event()
     held = access.indexes.hold_reads = asyncio.Event()
-    info = start(tables.table_info(T))
+    info = start(tables.info(T))
     await turns()
     queue = access.suspend_appends = asyncio.Event()
-    never = start(tables.table_remove(T, [TableKey(b"there")]))
-    later = start(tables.table_update(T, [entry("later", b"")]))
+    never = start(tables.remove(T, [TableKey(b"there")]))
+    later = start(tables.update(T, [entry("later", b"")]))
     await turns()
     never.cancel()
     await turns()
@@ -154,11 +154,11 @@ async def test_a_table_is_not_deleted_as_empty_if_a_key_comes_while_it_is_counte
     access = MemorySegmentAccess()
     tables = await filled(access, indexed(entries_max=2), 2)
     writes = access.indexes.hold_writes = asyncio.Event()
-    await tables.table_remove(T, [TableKey(b"k0"), TableKey(b"k1")])
+    await tables.remove(T, [TableKey(b"k0"), TableKey(b"k1")])
     held = access.indexes.hold_reads = asyncio.Event()
-    deletion = start(tables.delete_table(T, must_be_empty=True))
+    deletion = start(tables.delete(T, must_be_empty=True))
     await turns()
-    await tables.table_update(T, [entry("new", b"v")])
+    await tables.update(T, [entry("new", b"v")])
     access.indexes.hold_reads = None
     held.set()
     with pytest.raises(TableNotEmptyError):

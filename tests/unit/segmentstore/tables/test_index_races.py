@@ -23,10 +23,10 @@ from tests.unit.segmentstore.tables.test_tables import T, all_keys, entry, start
 async def with_copies(access):
     """A table whose keys ``a`` and ``b`` are copies at the end of its log, and their versions."""
     tables = tables_on(access, TablesConfig(compaction_bytes_max=50))
-    await tables.create_table(T)
-    versions = await tables.table_update(T, [entry("a", b"x" * 20), entry("b", b"y" * 20)])
+    await tables.create(T)
+    versions = await tables.update(T, [entry("a", b"x" * 20), entry("b", b"y" * 20)])
     for number in range(12):
-        await tables.table_update(T, [entry("busy", b"%30d" % number)])
+        await tables.update(T, [entry("busy", b"%30d" % number)])
         await turns()
     assert access.get_segment(T).start_offset > max(versions)
     return tables, versions
@@ -37,14 +37,14 @@ async def test_a_condition_does_not_fail_because_compaction_moves_its_entry_mean
     access = MemorySegmentAccess()
     tables, (version, _) = await with_copies(access)
     slow = access.hold_reads = asyncio.Event()
-    judged = start(tables.table_update(T, [entry("a", b"new", version)]))
-    refused = start(tables.table_remove(T, [TableKey(b"a", version + 1)]))
+    judged = start(tables.update(T, [entry("a", b"new", version)]))
+    refused = start(tables.remove(T, [TableKey(b"a", version + 1)]))
     await turns()
     assert not judged.done()
     access.hold_reads = None  # the reads under way stay slow
     before = access.get_segment(T).start_offset
     for number in range(12):
-        await tables.table_update(T, [entry("busy", b"%30d" % number)])
+        await tables.update(T, [entry("busy", b"%30d" % number)])
         await turns()
     assert access.get_segment(T).start_offset > before + 100
     slow.set()
@@ -68,7 +68,7 @@ async def test_a_condition_does_not_wait_for_a_copy_that_the_log_refuses():
     queue = access.suspend_appends = asyncio.Event()
     copying = start(table.append(batch, data))
     slow = access.hold_reads = asyncio.Event()
-    judged = start(tables.table_update(T, [entry("a", b"new", versions[0]), entry("b", b"new", versions[1])]))
+    judged = start(tables.update(T, [entry("a", b"new", versions[0]), entry("b", b"new", versions[1])]))
     await turns()
     access.hold_reads, access.suspend_appends, access.refuse_next = None, None, ThrottledError("full")
     queue.set()
@@ -92,10 +92,10 @@ async def test_an_index_that_leads_in_front_of_the_log_is_corruption():
     index.root = MemoryRoot(copies, encode_note(IndexNote(end, 0)))
     access.evict(T)
     for request in (
-        tables.table_get(T, [b"k0", b"k1"]),
-        tables.table_entries(T, b"", 10),
-        tables.table_keys(T, b"", 10),
-        tables.table_update(T, [entry("k0", b"", 0)]),
+        tables.get(T, [b"k0", b"k1"]),
+        tables.entries(T, b"", 10),
+        tables.keys(T, b"", 10),
+        tables.update(T, [entry("k0", b"", 0)]),
     ):
         with pytest.raises(DataCorruptionError):
             await asyncio.wait_for(request, 5)
@@ -109,17 +109,17 @@ async def test_a_page_does_not_show_what_a_void_table_believes():
     """
     access = MemorySegmentAccess()
     tables = tables_on(access, indexed(entries_max=1, retry_s=1e6))
-    await tables.create_table(T)
+    await tables.create(T)
     access.indexes.fail_next = StorageWriteError("outcome unknown")
-    await tables.table_update(T, [entry("there", b"v")])
+    await tables.update(T, [entry("there", b"v")])
     await turns()
     writes = access.indexes.hold_writes = asyncio.Event()
     held = access.indexes.hold_reads = asyncio.Event()
-    page = start(tables.table_keys(T, b"", 10))
+    page = start(tables.keys(T, b"", 10))
     await turns()
     access.suspend_appends = asyncio.Event()
-    never = start(tables.table_update(T, [entry("never", b"v")]))
-    built_upon = start(tables.table_update(T, [entry("later", b"v")]))
+    never = start(tables.update(T, [entry("never", b"v")]))
+    built_upon = start(tables.update(T, [entry("later", b"v")]))
     await turns()
     never.cancel()
     await turns()
@@ -143,20 +143,20 @@ async def test_a_log_of_dead_entries_alone_is_indexed_before_it_is_too_long():
     access = MemorySegmentAccess(auto_commit=False)
     unindexed = UnindexedConfig(bytes_max=100, wait_s=1.0)
     tables = tables_on(access, TablesConfig(unindexed=unindexed, compaction_bytes_max=50))
-    calls = [start(tables.create_table(T))]
+    calls = [start(tables.create(T))]
     await turns()
     access.commit()
     calls += [
-        start(tables.table_update(T, [entry("k", bytes(500))])),
-        start(tables.table_remove(T, [TableKey(b"k")])),
+        start(tables.update(T, [entry("k", bytes(500))])),
+        start(tables.remove(T, [TableKey(b"k")])),
     ]
     await turns()
     access.commit()
     await asyncio.gather(*calls)
     access.auto_commit = True
-    await tables.table_update(T, [entry("k", b"v")])
+    await tables.update(T, [entry("k", b"v")])
     tables.drop(T)
-    await tables.table_update(T, [entry("m", b"v")])
+    await tables.update(T, [entry("m", b"v")])
     assert await all_keys(tables) == [b"k", b"m"]
     await tables.close()
 
@@ -174,8 +174,8 @@ async def test_others_get_their_turn_while_keys_that_the_index_lacks_are_counted
         return await look_up(keys)
 
     index.lookup = counting
-    await tables.table_update(T, [entry(f"k{n}", b"w") for n in range(5_000, 14_000)])
-    assert (await tables.table_info(T)).entry_count == 14_000
+    await tables.update(T, [entry(f"k{n}", b"w") for n in range(5_000, 14_000)])
+    assert (await tables.info(T)).entry_count == 14_000
     assert sum(lookups) == 9_000
     assert max(lookups) <= 1024
     await tables.close()

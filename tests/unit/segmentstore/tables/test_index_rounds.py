@@ -40,8 +40,8 @@ async def access():
 async def filled(access, config, count=10):
     """A table with ``count`` keys that are all in its index, and none in memory."""
     tables = tables_on(access, config)
-    await tables.create_table(T)
-    await tables.table_update(T, [entry(f"k{n}", b"v%d" % n) for n in range(count)])
+    await tables.create(T)
+    await tables.update(T, [entry(f"k{n}", b"v%d" % n) for n in range(count)])
     await turns()
     assert tables.statistics().unindexed_keys == 0
     access.indexes.is_cold = True
@@ -50,17 +50,17 @@ async def filled(access, config, count=10):
 
 async def test_gets_conditions_and_counts_are_answered_by_the_index(access):
     tables = await filled(access, indexed())
-    found = await tables.table_get(T, [b"k3", b"none"])
+    found = await tables.get(T, [b"k3", b"none"])
     assert [each and each.value for each in found] == [b"v3", None]
-    assert (await tables.table_info(T)).entry_count == 10
+    assert (await tables.info(T)).entry_count == 10
     assert await all_keys(tables, 3) == [b"k%d" % n for n in range(10)]
     with pytest.raises(TableKeyVersionError):
-        await tables.table_update(T, [entry("k3", b"w", NOT_EXISTS)])
+        await tables.update(T, [entry("k3", b"w", NOT_EXISTS)])
     with pytest.raises(TableKeyMissingError):
-        await tables.table_update(T, [entry("none", b"w", 5)])
-    await tables.table_update(T, [entry("k3", b"w", found[0].version), entry("none", b"", NOT_EXISTS)])
-    assert (await tables.table_get(T, [b"k3"]))[0].value == b"w"
-    assert (await tables.table_info(T)).entry_count == 11
+        await tables.update(T, [entry("none", b"w", 5)])
+    await tables.update(T, [entry("k3", b"w", found[0].version), entry("none", b"", NOT_EXISTS)])
+    assert (await tables.get(T, [b"k3"]))[0].value == b"w"
+    assert (await tables.info(T)).entry_count == 11
     tables.check()
 
 
@@ -74,10 +74,10 @@ async def test_what_needs_no_reading_is_answered_at_once(access):
     assert tables.get_nowait(T, [b"k1"], 1000)[0].value == b"v1"
     assert tables.contains_nowait(segment, b"k1") is True
     assert tables.contains_nowait(segment, b"none") is False
-    await tables.table_remove(T, [TableKey(b"k1")])
+    await tables.remove(T, [TableKey(b"k1")])
     assert tables.contains_nowait(segment, b"k1") is False
     assert tables.count_max(segment) == 10, "at most so many: the index still has it"
-    await tables.table_remove(T, [TableKey(b"k2"), TableKey(b"k3")])
+    await tables.remove(T, [TableKey(b"k2"), TableKey(b"k3")])
     await turns()
     assert tables.count_max(segment) == 7
 
@@ -85,45 +85,45 @@ async def test_what_needs_no_reading_is_answered_at_once(access):
 async def test_an_unconditional_put_reads_nothing(access):
     tables = await filled(access, indexed(entries_max=3))
     access.indexes.fail_reads = StorageReadError("not now")
-    await tables.table_update(T, [entry("k1", b"new")])
-    assert (await tables.table_get(T, [b"k1"]))[0].value == b"new"
+    await tables.update(T, [entry("k1", b"new")])
+    assert (await tables.get(T, [b"k1"]))[0].value == b"new"
     with pytest.raises(StorageReadError):
-        await tables.table_get(T, [b"k2"])
+        await tables.get(T, [b"k2"])
 
 
 async def test_a_removal_hides_the_index_before_during_and_after_the_round_that_takes_it(access):
     tables = await filled(access, indexed(entries_max=2))
-    await tables.table_remove(T, [TableKey(b"k1")])
-    assert await tables.table_get(T, [b"k1"]) == [None]
-    assert len(await all_keys(tables, 4)) == (await tables.table_info(T)).entry_count == 9
+    await tables.remove(T, [TableKey(b"k1")])
+    assert await tables.get(T, [b"k1"]) == [None]
+    assert len(await all_keys(tables, 4)) == (await tables.info(T)).entry_count == 9
     held = access.indexes.hold_writes = asyncio.Event()
-    await tables.table_remove(T, [TableKey(b"k2")])
+    await tables.remove(T, [TableKey(b"k2")])
     await turns()
-    assert await tables.table_get(T, [b"k1", b"k2"]) == [None, None]
-    assert len(await all_keys(tables, 4)) == (await tables.table_info(T)).entry_count == 8
-    await tables.table_update(T, [entry("k1", b"again")])
+    assert await tables.get(T, [b"k1", b"k2"]) == [None, None]
+    assert len(await all_keys(tables, 4)) == (await tables.info(T)).entry_count == 8
+    await tables.update(T, [entry("k1", b"again")])
     access.indexes.hold_writes = None
     held.set()
     await turns()
     assert tables.statistics().unindexed_keys == 1
-    assert [each and each.value for each in await tables.table_get(T, [b"k1", b"k2"])] == [b"again", None]
-    assert (await tables.table_info(T)).entry_count == 9
+    assert [each and each.value for each in await tables.get(T, [b"k1", b"k2"])] == [b"again", None]
+    assert (await tables.info(T)).entry_count == 9
     assert {key: value for key, (value, _) in (await replayed(access)).items()}[b"k1"] == b"again"
 
 
 async def test_what_was_looked_up_before_a_round_does_not_win_over_what_the_round_wrote(access):
     tables = await filled(access, indexed(entries_max=3))
-    await tables.table_update(T, [entry("k9", b"again")])
+    await tables.update(T, [entry("k9", b"again")])
     held = access.indexes.hold_reads = asyncio.Event()
     calls = [
-        start(tables.table_get(T, [b"k1"])),
-        start(tables.table_update(T, [entry("k1", b"", NOT_EXISTS)])),
-        start(tables.table_info(T)),
-        start(tables.table_entries(T, b"", 100)),
+        start(tables.get(T, [b"k1"])),
+        start(tables.update(T, [entry("k1", b"", NOT_EXISTS)])),
+        start(tables.info(T)),
+        start(tables.entries(T, b"", 100)),
     ]
     await turns()
     access.indexes.hold_reads = None
-    await tables.table_remove(T, [TableKey(b"k1"), TableKey(b"k2")])
+    await tables.remove(T, [TableKey(b"k1"), TableKey(b"k2")])
     await turns()
     assert tables.statistics().unindexed_keys == 0
     held.set()
@@ -135,32 +135,32 @@ async def test_what_was_looked_up_before_a_round_does_not_win_over_what_the_roun
 
 async def test_opening_a_table_costs_what_is_behind_its_index(access):
     tables = await filled(access, indexed(entries_max=10), 1000)
-    await tables.table_update(T, [entry("k7", b"new")])
+    await tables.update(T, [entry("k7", b"new")])
     tables.drop(T)
     read_bytes = access.read_bytes
-    assert (await tables.table_info(T)).entry_count == 1000
+    assert (await tables.info(T)).entry_count == 1000
     assert access.read_bytes - read_bytes == 17 + 2 + 3
-    assert (await tables.table_get(T, [b"k7"]))[0].value == b"new"
+    assert (await tables.get(T, [b"k7"]))[0].value == b"new"
 
 
 async def test_a_long_log_without_an_index_gets_one_while_it_is_read(access):
     """As a data directory of the version before has it: no seed, nothing indexed."""
     tables = tables_on(access)
-    await tables.create_table(T)
+    await tables.create(T)
     del access.disks[T].attributes[TABLE_HASH_SEED]
     access.evict(T)
     for at in range(0, 40_000, 4_000):
-        await tables.table_update(T, [entry(f"k{n}", b"v" * 10) for n in range(at, at + 4_000)])
-    await tables.table_remove(T, [TableKey(b"k%d" % n) for n in range(0, 40_000, 100)])
+        await tables.update(T, [entry(f"k{n}", b"v" * 10) for n in range(at, at + 4_000)])
+    await tables.remove(T, [TableKey(b"k%d" % n) for n in range(0, 40_000, 100)])
     await tables.close()
     assert access.indexes.writes == 0 or access.disks[T].index.root.note
     access.disks[T].index.root = MemoryRoot()
     access = access.crash()
     tables = tables_on(access, indexed(entries_max=1000))
-    assert (await tables.table_info(T)).entry_count == 39_600
+    assert (await tables.info(T)).entry_count == 39_600
     assert tables.statistics().unindexed_keys < 16_000  # what one piece of the log holds
-    assert await tables.table_get(T, [b"k100"]) == [None]
-    assert (await tables.table_get(T, [b"k101"]))[0].value == b"v" * 10
+    assert await tables.get(T, [b"k100"]) == [None]
+    assert (await tables.get(T, [b"k101"]))[0].value == b"v" * 10
     await tables.close()
 
 
@@ -168,23 +168,23 @@ async def test_updates_wait_for_an_index_that_is_written_slowly_and_reads_go_on(
     tables = await filled(access, indexed(wait_s=60.0))
     held = access.indexes.hold_writes = asyncio.Event()
     for n in range(4):
-        await tables.table_update(T, [entry(f"n{n}", b"v")])
-    waiting = start(tables.table_update(T, [entry("late", b"v")]))
+        await tables.update(T, [entry(f"n{n}", b"v")])
+    waiting = start(tables.update(T, [entry("late", b"v")]))
     await turns()
     assert not waiting.done()
-    assert (await tables.table_get(T, [b"n2"]))[0].value == b"v"
+    assert (await tables.get(T, [b"n2"]))[0].value == b"v"
     access.indexes.hold_writes = None
     held.set()
     await waiting
-    assert (await tables.table_info(T)).entry_count == 15
+    assert (await tables.info(T)).entry_count == 15
 
 
 async def test_updates_that_wait_for_an_index_are_refused_when_the_container_stops(access):
     tables = await filled(access, indexed(wait_s=60.0))
     access.indexes.hold_writes = asyncio.Event()
     for n in range(4):
-        await tables.table_update(T, [entry(f"n{n}", b"v")])
-    waiting = start(tables.table_update(T, [entry("late", b"v")]))
+        await tables.update(T, [entry(f"n{n}", b"v")])
+    waiting = start(tables.update(T, [entry("late", b"v")]))
     await turns()
     await tables.close()
     with pytest.raises(ContainerOfflineError):
@@ -197,42 +197,42 @@ async def test_updates_are_refused_while_the_index_cannot_be_written(access, lat
     access.indexes.fails_late = late
     for n in range(4):
         access.indexes.fail_next = StorageWriteError("full")
-        await tables.table_update(T, [entry(f"n{n}", b"v")])
+        await tables.update(T, [entry(f"n{n}", b"v")])
         await turns()
     held = access.indexes.hold_writes = asyncio.Event()
     if not late:  # else each has happened all the same
         with pytest.raises(ThrottledError):
-            await tables.table_update(T, [entry("late", b"v")])
-    assert (await tables.table_get(T, [b"n2", b"late"]))[1] is None
+            await tables.update(T, [entry("late", b"v")])
+    assert (await tables.get(T, [b"n2", b"late"]))[1] is None
     access.indexes.hold_writes, access.indexes.fail_next = None, None
     held.set()
-    await tables.table_update(T, [entry("late", b"v")])
-    assert (await tables.table_info(T)).entry_count == 15
+    await tables.update(T, [entry("late", b"v")])
+    assert (await tables.info(T)).entry_count == 15
     tables.check()
     assert len(await replayed(access)) == 15
 
 
 async def test_compaction_reclaims_what_the_index_has_and_no_more(access):
     tables = tables_on(access, indexed(entries_max=3, compaction_bytes_max=200))
-    await tables.create_table(T)
+    await tables.create(T)
     model = {}
     for n in range(400):
         key = b"cold%d" % n if n < 20 else b"hot%d" % (n % 5)
-        [version] = await tables.table_update(T, [entry(key, b"%d" % n)])
+        [version] = await tables.update(T, [entry(key, b"%d" % n)])
         model[key] = (b"%d" % n, version)
         await turns(5)
         note = access.disks[T].index.root.note
         assert not note or access.get_segment(T).start_offset <= int.from_bytes(note[1:9], "big")
     await turns(500)
-    info = await tables.table_info(T)
+    info = await tables.info(T)
     assert info.length - info.start_offset < 1500
-    found = await tables.table_get(T, list(model))
+    found = await tables.get(T, list(model))
     assert {item.key: (item.value, item.version) for item in found} == model
     assert await replayed(access) == model
     # Versions of copies are in the log only.
-    await tables.table_update(T, [entry("cold0", b"new", model[b"cold0"][1])])
+    await tables.update(T, [entry("cold0", b"new", model[b"cold0"][1])])
     with pytest.raises(TableKeyVersionError):
-        await tables.table_remove(T, [TableKey(b"cold1", model[b"cold2"][1])])
+        await tables.remove(T, [TableKey(b"cold1", model[b"cold2"][1])])
     tables.check()
 
 
@@ -258,14 +258,14 @@ async def test_a_crash_at_any_write_of_log_or_index_leaves_the_table_equal(acces
         return await task
 
     touched = None
-    await run(tables.create_table(T, key_length))
+    await run(tables.create(T, key_length))
     for n in range(120):
         touched = b"k%02d" % (n % 7 if n % 3 else n % 40)
         if n % 11 == 5:
-            await run(tables.table_remove(T, [TableKey(touched)]))
+            await run(tables.remove(T, [TableKey(touched)]))
             model.pop(touched, None)
         else:
-            [version] = await run(tables.table_update(T, [entry(touched, b"v%d" % n)]))
+            [version] = await run(tables.update(T, [entry(touched, b"v%d" % n)]))
             model[touched] = (b"v%d" % n, version)
     assert len({start_offset for start_offset, _ in seen}) > 5
     assert len({writes for _, writes in seen}) > 20
@@ -276,14 +276,14 @@ async def test_keys_there_during_a_whole_iteration_come_exactly_once_while_round
     tables = await filled(access, indexed(entries_max=5, wait_s=60.0), 50)
     seen, token, number = [], b"", 0
     while True:
-        page, token = await tables.table_keys(T, token, 3)
+        page, token = await tables.keys(T, token, 3)
         if not page:
             break
         seen += [item.key for item in page]
         number += 1
-        await tables.table_update(T, [entry(f"new{number * 7 + n}", b"x") for n in range(4)])
-        await tables.table_update(T, [entry(f"k{number * 11 % 50}", b"rewritten")])
-        await tables.table_remove(T, [TableKey(b"new%d" % n) for n in range(number * 7)])
+        await tables.update(T, [entry(f"new{number * 7 + n}", b"x") for n in range(4)])
+        await tables.update(T, [entry(f"k{number * 11 % 50}", b"rewritten")])
+        await tables.remove(T, [TableKey(b"new%d" % n) for n in range(number * 7)])
         if number % 3 == 0:
             tables.drop(T)
     assert {key for key in seen if key.startswith(b"k")} == {b"k%d" % n for n in range(50)}
@@ -298,9 +298,9 @@ async def test_an_index_that_leads_to_another_key_is_corruption(access):
     access.disks[T].index.root = MemoryRoot(swapped, access.disks[T].index.root.note)
     access.evict(T)
     with pytest.raises(DataCorruptionError):
-        await tables.table_get(T, [b"k%d" % n for n in range(10)])
+        await tables.get(T, [b"k%d" % n for n in range(10)])
     with pytest.raises(DataCorruptionError):
-        await tables.table_entries(T, b"", 10)
+        await tables.entries(T, b"", 10)
 
 
 async def test_an_index_that_is_ahead_of_the_log_is_corruption(access):
@@ -308,7 +308,7 @@ async def test_an_index_that_is_ahead_of_the_log_is_corruption(access):
     access.disks[T].index.root = MemoryRoot({}, encode_note(IndexNote(1 << 40, 0)))
     access.evict(T)
     with pytest.raises(DataCorruptionError):
-        await tables.table_get(T, [b"k1"])
+        await tables.get(T, [b"k1"])
 
 
 async def test_the_index_of_a_container_takes_steps_of_neighbours(access):

@@ -32,8 +32,8 @@ async def access():
 async def tables(access):
     """One table, which is open: only then do updates begin at once."""
     tables = tables_on(access)
-    await tables.create_table(T)
-    await tables.table_get(T, [b"key"])
+    await tables.create(T)
+    await tables.get(T, [b"key"])
     yield tables
     tables.check()
     await tables.close()
@@ -54,7 +54,7 @@ async def test_updates_of_one_iteration_are_one_append(tables, access, join):
     versions = await asyncio.gather(*updates)
     assert access.appends == before + 1
     assert versions == [[sum(17 + 5 + len(b"%d" % n) for n in range(number))] for number in range(50)]
-    found = await tables.table_get(T, [b"%d" % number for number in range(50)])
+    found = await tables.get(T, [b"%d" % number for number in range(50)])
     assert [(entry.value, [entry.version]) for entry in found] == [
         (b"value", version) for version in versions
     ]
@@ -62,7 +62,7 @@ async def test_updates_of_one_iteration_are_one_append(tables, access, join):
 
 async def test_the_newest_of_several_puts_of_one_key_stays(tables, join):
     await asyncio.gather(*[join(b"key", b"%d" % number) for number in range(10)])
-    (entry,) = await tables.table_get(T, [b"key"])
+    (entry,) = await tables.get(T, [b"key"])
     assert entry.value == b"9"
 
 
@@ -82,7 +82,7 @@ async def test_a_refused_one_changes_nothing_for_the_others(tables, access, join
         list,
         list,
     ]
-    found = await tables.table_get(T, [b"a", b"b", b"c", b"d"])
+    found = await tables.get(T, [b"a", b"b", b"c", b"d"])
     assert [entry and entry.value for entry in found] == [b"1", None, b"4", b"5"]
 
 
@@ -97,7 +97,7 @@ async def test_a_condition_is_judged_by_those_in_front_of_it(tables, join):
     outcomes = await asyncio.gather(*updates, return_exceptions=True)
     assert outcomes[:3] == [[0], [first], [2 * first]]
     assert isinstance(outcomes[3], TableKeyMissingError | TableKeyVersionError)  # without them there is none
-    (entry,) = await tables.table_get(T, [b"key"])
+    (entry,) = await tables.get(T, [b"key"])
     assert entry.value == b"3"
 
 
@@ -123,8 +123,8 @@ async def test_updates_that_do_not_fit_one_batch_keep_their_order(tables, access
 async def test_updates_removals_and_compaction_do_not_overtake_a_batch_that_is_open(tables, access, join):
     begun = join(b"key", b"1")
     await asyncio.sleep(0)
-    removed = asyncio.ensure_future(tables.table_remove(T, [TableKey(b"key")]))
-    plain = asyncio.ensure_future(tables.table_update(T, [TableEntry(b"key", b"2", NOT_EXISTS)]))
+    removed = asyncio.ensure_future(tables.remove(T, [TableKey(b"key")]))
+    plain = asyncio.ensure_future(tables.update(T, [TableEntry(b"key", b"2", NOT_EXISTS)]))
     assert await begun == [0]
     await removed
     assert await plain == [21 + 20]
@@ -135,7 +135,7 @@ async def test_an_overloaded_log_refuses_all_of_a_batch(tables, access, join):
     updates = [join(b"a", b"1"), join(b"b", b"2")]
     outcomes = await asyncio.gather(*updates, return_exceptions=True)
     assert [type(outcome) for outcome in outcomes] == [ThrottledError] * 2
-    assert await tables.table_get(T, [b"a", b"b"]) == [None, None]
+    assert await tables.get(T, [b"a", b"b"]) == [None, None]
     assert await join(b"a", b"3") == [0]
 
 
@@ -143,13 +143,13 @@ async def test_after_a_refused_append_each_is_judged_again_in_order(tables, acce
     access.refuse_next = EventTooLargeError(38, 30)
     updates = [join(b"key", b"1"), join(b"other", b"2"), join(b"key", b"3")]
     assert await asyncio.gather(*updates) == [[0], [21], [44]]
-    found = await tables.table_get(T, [b"key", b"other"])
+    found = await tables.get(T, [b"key", b"other"])
     assert [entry.value for entry in found] == [b"3", b"2"]
 
 
 async def test_updates_behind_one_that_was_given_up_are_judged_again(tables, access, join):
     access.suspend_appends = asyncio.Event()
-    given_up = asyncio.ensure_future(tables.table_update(T, [TableEntry(b"key", b"1")]))
+    given_up = asyncio.ensure_future(tables.update(T, [TableEntry(b"key", b"1")]))
     await asyncio.sleep(0)
     updates = [join(b"key", b"2", 0), join(b"other", b"3")]
     await asyncio.sleep(0)
@@ -207,7 +207,7 @@ async def test_known_keys_are_found_without_waiting(tables, access, join):
     await asyncio.gather(join(b"a", b"1"), join(b"b", b""))
     found = tables.get_nowait(T, [b"a", b"b", b"c"], 1000)
     assert [entry and (entry.key, entry.value) for entry in found] == [(b"a", b"1"), (b"b", b""), None]
-    assert found == await tables.table_get(T, [b"a", b"b", b"c"])
+    assert found == await tables.get(T, [b"a", b"b", b"c"])
     assert tables.get_nowait(T, [b"a"], 10) is None
     with pytest.raises(InvalidArgumentError):
         tables.get_nowait(T, [b""], 1000)

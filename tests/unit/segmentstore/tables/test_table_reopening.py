@@ -15,16 +15,16 @@ async def test_a_table_created_anew_is_not_missing_because_its_predecessor_is():
     access = MemorySegmentAccess()
     access.read_bytes_max = 10
     tables = tables_on(access)
-    await tables.create_table(T)
-    await tables.table_update(T, [entry("old", b"value")])
+    await tables.create(T)
+    await tables.update(T, [entry("old", b"value")])
     tables.drop(T)
     access.hold_reads = asyncio.Event()
-    opening = start(tables.table_get(T, [b"old"]))
+    opening = start(tables.get(T, [b"old"]))
     await turns()
-    await tables.delete_table(T)
-    await tables.create_table(T)
-    put = start(tables.table_update(T, [entry("new", b"value")]))
-    get = start(tables.table_get(T, [b"new"]))
+    await tables.delete(T)
+    await tables.create(T)
+    put = start(tables.update(T, [entry("new", b"value")]))
+    get = start(tables.get(T, [b"new"]))
     await turns()
     access.hold_reads.set()
     await asyncio.gather(opening, return_exceptions=True)
@@ -39,11 +39,11 @@ async def test_a_table_whose_last_caller_left_is_idle_once_its_update_is_durable
     """
     access = MemorySegmentAccess(auto_commit=False)
     tables = tables_on(access)
-    created = start(tables.create_table(T))
+    created = start(tables.create(T))
     await turns()
     access.commit()
     await created
-    update = start(tables.table_update(T, [entry("k", b"v")]))
+    update = start(tables.update(T, [entry("k", b"v")]))
     await turns()
     assert access.pending_count == 1  # accepted
     update.cancel()
@@ -61,22 +61,22 @@ async def test_an_update_is_not_visible_because_that_of_a_table_forgotten_before
     """
     access = MemorySegmentAccess()
     tables = tables_on(access)
-    await tables.create_table(T)
+    await tables.create(T)
     first_turn = access.suspend_appends = asyncio.Event()
-    first = start(tables.table_update(T, [entry("first", b"longer value")]))
+    first = start(tables.update(T, [entry("first", b"longer value")]))
     await turns()
     tables.drop(T)
-    opener = start(tables.table_get(T, [b"first"]))
+    opener = start(tables.get(T, [b"first"]))
     await turns()
     opener.cancel()
     await turns()
     second_turn = access.suspend_appends = asyncio.Event()
-    second = start(tables.table_update(T, [entry("second", b"value")]))
-    third = start(tables.table_update(T, [entry("third", b"value")]))
+    second = start(tables.update(T, [entry("second", b"value")]))
+    third = start(tables.update(T, [entry("third", b"value")]))
     await turns()
     first_turn.set()
     await first
-    get = start(tables.table_get(T, [b"first", b"second"]))
+    get = start(tables.get(T, [b"first", b"second"]))
     await turns()
     found = get.result() if get.done() else None
     access.suspend_appends = None
@@ -92,9 +92,9 @@ async def test_a_table_whose_appends_were_given_up_in_line_is_idle():
     """
     access = MemorySegmentAccess()
     tables = tables_on(access)
-    await tables.create_table(T)
+    await tables.create(T)
     access.suspend_appends = asyncio.Event()
-    given_up = [start(tables.table_update(T, [entry(key, b"value")])) for key in ("first", "second")]
+    given_up = [start(tables.update(T, [entry(key, b"value")])) for key in ("first", "second")]
     await turns()
     for update in given_up:  # the first one first: the second was built upon it
         update.cancel()

@@ -53,15 +53,15 @@ async def test_compaction_moves_no_more_at_once_than_the_log_can_take(
     wal = WalConfig(frames_max=frames_max, frame_bytes_max=frame_bytes_max)
     container = await start(TablesConfig(compaction_bytes_max=compaction_bytes_max), wal)
     tables = container.tables
-    await tables.create_table(T)
+    await tables.create(T)
     size = min(compaction_bytes_max // 8, 1000 * KIB)
     for number in range(compaction_bytes_max // size):
-        await tables.table_update(T, [TableEntry(b"live%d" % number, bytes(size), NO_VERSION)])
+        await tables.update(T, [TableEntry(b"live%d" % number, bytes(size), NO_VERSION)])
     for _ in range(2 * (compaction_bytes_max // size)):
-        await tables.table_update(T, [TableEntry(b"busy", bytes(size), NO_VERSION)])
+        await tables.update(T, [TableEntry(b"busy", bytes(size), NO_VERSION)])
     table = await tables._tables.get(T)
     while table.compacting or table.indexing:  # noqa: ASYNC110 - it has no event for that
         await asyncio.sleep(0)
-    info = await tables.table_info(T)
+    info = await tables.info(T)
     await container.stop()
     assert info.start_offset > 0  # nothing was ever cut off: "exceeds the limit", again and again
