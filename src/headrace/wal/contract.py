@@ -216,8 +216,10 @@ class Wal(Protocol):
     def set_on_frame_free(self, hook: Callable[[], None] | None) -> None:
         """Install the hook that is called whenever a frame returns to the pool."""
 
-    async def begin_file(self) -> None:
+    async def separate(self) -> None:
         """Store what is appended next apart from all before it, so that truncating there frees all of that.
+
+        A log in files goes on in a new one.
 
         Best effort: where that is not possible now, nothing changes.
         """
@@ -231,12 +233,13 @@ class Wal(Protocol):
             WalWriteError: whether the records are dropped is unknown. May be repeated.
         """
 
-    async def remove_freed(self) -> bool:
-        """Delete, durably, what truncations have freed and the log retains for reuse.
+    async def purge_freed(self) -> bool:
+        """Delete, durably, what truncations have freed and the log retains, for reuse or because it deletes
+        later.
 
         Returns:
-            False: a file in use was made of such a one, and may hold freed bytes behind its records. Then
-            :meth:`begin_file`, append, truncate and ask again; nothing is retained until this returns True.
+            False: freed bytes may be left where living records lie. Then :meth:`separate`, append, truncate
+            and ask again; nothing is retained until this returns True.
 
         Raises:
             FencedOutError, DirectoryLockedError, WalWriteError: as :meth:`truncate`. May be repeated.

@@ -219,11 +219,11 @@ class MemoryWal:
         for _ in self._in_flight:
             loop.call_soon(self._store_next)
 
-    async def remove_freed(self) -> bool:
+    async def purge_freed(self) -> bool:
         return True
 
-    async def begin_file(self) -> None:
-        """See ``Wal.begin_file``: every record is stored apart here."""
+    async def separate(self) -> None:
+        """See ``Wal.separate``: every record is stored apart here."""
 
     async def truncate(self, address: int) -> None:
         if self._log.epoch != self._epoch:

@@ -2,7 +2,7 @@
 
 ::
 
-    log: new file, checkpoint, everything before it stored, old files deleted
+    log: separated, checkpoint, everything before it stored, what that freed purged
     -> chunks that straddle a start offset rewritten -> storage checkpoints renewed -> garbage deleted
 
 Each step is safe to repeat, and a purge that failed is repeated as a whole.
@@ -21,8 +21,8 @@ from headrace.storage.checkpoints.storage_checkpoints import StorageCheckpoints
 from headrace.storage.chunks.segment_storage import ChunkedSegmentStorage
 from headrace.wal.contract import Wal
 
-_FILES_MAX: Final = 6
-"""Files that are begun until none in use was made of a truncated one: three, if there is space."""
+_ATTEMPTS_MAX: Final = 6
+"""How often the log is separated until it has no freed bytes: three times in files, if there is space."""
 
 _STORED_WITHIN_S: Final = 300.0
 
@@ -68,16 +68,16 @@ class Purge:
             await self._storage.garbage.purge(end)
 
     async def _purge_log(self) -> None:
-        await self._wal.remove_freed()
-        for _ in range(_FILES_MAX):
-            await self._log.begin_file()
+        await self._wal.purge_freed()
+        for _ in range(_ATTEMPTS_MAX):
+            await self._log.separate()
             begin = await self._log.write_checkpoint()
             try:
                 async with asyncio.timeout(_STORED_WITHIN_S):
                     await self._wait_truncated(begin)
             except TimeoutError:
                 raise ThrottledError("storage is too slow: the log still has what was truncated") from None
-            if await self._wal.remove_freed():
+            if await self._wal.purge_freed():
                 return
         raise ThrottledError("no new log file could be made: the old one may have what was truncated")
 

@@ -354,7 +354,7 @@ class ContainerTiers:
                     await writer.flush_all()
                     if await self._retired_segments.forget():
                         await writer.flush_all()
-                    await log.begin_file()
+                    await log.separate()
                     await log.write_new_checkpoint()
                     await writer.flush_all()
                 if self.checkpoints is not None:

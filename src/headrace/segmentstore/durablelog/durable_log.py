@@ -227,20 +227,20 @@ class DurableLog:
                 self._supervisor.spawn("metadata checkpoint", self._write_due_checkpoint())
 
     async def write_aged_checkpoints(self, interval_s: float) -> None:
-        """Write a checkpoint, for ever, within ``interval_s`` of each operation, in a file of its own.
+        """Write a checkpoint, for ever, within ``interval_s`` of each operation, apart from the rest.
 
         So deleted and truncated bytes leave the log of a container to which little is written. If a former
-        checkpoint waits for storage, all goes into the present file: else an outage would cost a file each.
+        checkpoint waits for storage, nothing is separated: else an outage would cost a log file each.
         """
         while True:
             await self._logged.wait()
             self._logged.clear()
             await asyncio.sleep(interval_s)
-            await self._write_due_checkpoint(begins_file=not len(self._truncation))
+            await self._write_due_checkpoint(apart=not len(self._truncation))
 
-    async def _write_due_checkpoint(self, *, begins_file: bool = False) -> None:
+    async def _write_due_checkpoint(self, *, apart: bool = False) -> None:
         try:
-            await self.write_new_checkpoint(begins_file=begins_file)
+            await self.write_new_checkpoint(apart=apart)
         except ThrottledError as error:
             _logger.warning("container %d: a checkpoint was put off: %s", self._container.container_id, error)
 
@@ -252,17 +252,17 @@ class DurableLog:
         async with self._checkpoint_lock:
             return await self._write_checkpoint()
 
-    async def write_new_checkpoint(self, *, begins_file: bool = False) -> None:
+    async def write_new_checkpoint(self, *, apart: bool = False) -> None:
         """Write one if anything was logged since the newest one, which itself does not count; if
-        ``begins_file``, in a file of its own where that is possible.
+        ``apart``, separated from all before it where that is possible.
 
         For callers that need a short log, not for those that need a later beginning than the newest has.
         """
         async with self._checkpoint_lock:
             newest = self._truncation.newest
             if newest is None or newest.end_sequence != self._container.sequence:
-                if begins_file:
-                    await self._wal.begin_file()
+                if apart:
+                    await self._wal.separate()
                 await self._write_checkpoint()
             else:
                 self._policy.on_begin(self._container.retired_total)
@@ -344,9 +344,9 @@ class DurableLog:
             and not len(self._truncation)
         )
 
-    async def begin_file(self) -> None:
-        """See :meth:`Wal.begin_file`."""
-        await self._wal.begin_file()
+    async def separate(self) -> None:
+        """See :meth:`Wal.separate`."""
+        await self._wal.separate()
 
     async def acknowledge(self, sequence: int) -> None:
         """Everything up to ``sequence`` is stored: truncate the log if that frees anything.

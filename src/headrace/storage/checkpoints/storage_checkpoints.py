@@ -69,7 +69,7 @@ class CopiedContainerLog(Protocol):
     def waiting_checkpoints(self) -> int:
         """Metadata checkpoints in front of which the log could not be truncated yet."""
 
-    async def write_new_checkpoint(self, *, begins_file: bool = False) -> None:
+    async def write_new_checkpoint(self, *, apart: bool = False) -> None:
         """Write a metadata checkpoint if anything was logged since the newest one."""
 
     async def flush(self) -> None:
@@ -252,7 +252,7 @@ class StorageCheckpoints:
     async def _shorten_log(self) -> None:
         """Write a metadata checkpoint, and wait for a while until the log is truncated in front of it."""
         log = self._log
-        await log.write_new_checkpoint(begins_file=not log.waiting_checkpoints)
+        await log.write_new_checkpoint(apart=not log.waiting_checkpoints)
         try:
             async with asyncio.timeout(self._config.truncation_wait_s):
                 while log.waiting_checkpoints:

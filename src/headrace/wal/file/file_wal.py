@@ -370,8 +370,8 @@ class FileWal:
 
     # ---- truncating
 
-    async def begin_file(self) -> None:
-        """See ``Wal.begin_file``."""
+    async def separate(self) -> None:
+        """See ``Wal.separate``."""
         assert self._tail is not None
         switched: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._tail.switch_file(lambda: None if switched.done() else switched.set_result(None))
@@ -385,8 +385,8 @@ class FileWal:
         except OSError as error:
             raise WalWriteError(f"truncating the log in {self._directory} failed: {error}") from error
 
-    async def remove_freed(self) -> bool:
-        """See ``Wal.remove_freed``. Files are recycled again once this has returned True."""
+    async def purge_freed(self) -> bool:
+        """See ``Wal.purge_freed``. Files are recycled again once this has returned True."""
         assert self._truncation is not None
         assert self._tail is not None
         self._removable += [file.name for file in self._tail.release_spares()]

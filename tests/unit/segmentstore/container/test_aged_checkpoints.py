@@ -22,12 +22,12 @@ def make_bench(interval_s=INTERVAL_S):
     return bench
 
 
-class FilesCounted(MemoryWal):
-    """Counts the files that are begun."""
+class SeparationsCounted(MemoryWal):
+    """Counts how often it is separated."""
 
     begun = 0
 
-    async def begin_file(self):
+    async def separate(self):
         self.begun += 1
 
 
@@ -86,7 +86,7 @@ async def test_what_was_recovered_leaves_the_log_although_nothing_is_written():
 
 async def test_while_storage_is_away_such_checkpoints_take_no_files_of_their_own():
     bench = make_bench(0.5)
-    bench.make_wal = FilesCounted
+    bench.make_wal = SeparationsCounted
 
     async def fail(*_):
         raise StorageWriteError("storage is away")

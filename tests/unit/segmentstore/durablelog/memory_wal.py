@@ -77,7 +77,7 @@ class ScriptedWal:
     def set_on_frame_free(self, hook):
         self.hook = hook
 
-    async def begin_file(self):
+    async def separate(self):
         """Every record lies apart."""
 
     async def truncate(self, address):

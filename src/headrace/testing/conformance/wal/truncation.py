@@ -51,9 +51,9 @@ class TruncationRules(WalKit):
         appended = await append_all(wal, numbered(200))
         await wal.truncate(appended.addresses[150])
         count = 200
-        while not await wal.remove_freed():
+        while not await wal.purge_freed():
             assert count < 210
-            await wal.begin_file()
+            await wal.separate()
             more = await append_all(wal, numbered(1, start=count))
             await wal.truncate(more.addresses[0])
             count += 1

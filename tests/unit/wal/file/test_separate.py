@@ -33,7 +33,7 @@ def test_what_is_appended_next_lies_in_a_file_of_its_own_and_the_rest_can_be_dro
             begin = len(history.submitted)
             await append_some(wal, history, contents(begin, size))
             for _ in range(2):  # once more changes nothing
-                await wal.begin_file()
+                await wal.separate()
             await append_some(wal, history, contents(begin + size, 1))
             last = max(history.acknowledged)
             assert len(used_files(wal)) == 1 + -(-size // 5)
@@ -55,13 +55,13 @@ def test_where_there_is_no_room_for_a_file_the_log_goes_on_in_this_one():
         wal = await machine.open()
         await append_some(wal, history, contents(0, 1))
         fault = machine.disk.fail("ftruncate", "pwrite", error=errno.ENOSPC, path=".draft", count=1000)
-        await wal.begin_file()
+        await wal.separate()
         await append_some(wal, history, contents(1, 2))
         assert len(used_files(wal)) == 1
         assert not history.errors
         machine.disk.heal()
         del fault
-        await wal.begin_file()
+        await wal.separate()
         await append_some(wal, history, contents(3, 1))
         assert len(used_files(wal)) == 2
         await wal.close()
@@ -77,9 +77,9 @@ def test_it_returns_although_the_log_ends_meanwhile():
         wal = await machine.open()
         await append_some(wal, history, contents(0, 1))
         successor = await machine.open()
-        await wal.begin_file()
+        await wal.separate()
         await wal.close()
-        await wal.begin_file()
+        await wal.separate()
         history.check(await read_all(successor))
         await successor.close()
 
@@ -103,7 +103,7 @@ def test_a_process_killed_at_any_call_of_it_loses_nothing():
             await wal.open()
             await append_some(wal, history, contents(0, 3))
             mortal.last_call = mortal.calls + calls
-            await wal.begin_file()
+            await wal.separate()
             await append_some(wal, history, contents(3, 1))
             history.truncation_asked = 4
             await wal.truncate(4)
