@@ -1,9 +1,12 @@
-"""The frames that one log may have of those of a process: the back-pressure of its append path."""
+"""The frames that one log may have of those of a process: the back-pressure of its append path. All logs
+lend them in the same way, which is here.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
+from headrace.wal.contract import WalFrame
 from headrace.wal.frame import Frame
 from headrace.wal.frame_memory import FrameMemory
 
@@ -51,6 +54,14 @@ class FramePool:
         if not self._closed:
             self.memory.prepare(min(count, self.frames_free))
 
+    def lent(self, frame: WalFrame) -> Frame:
+        """Return a frame that is given to its log, for the log; it is lent, filled and not in flight."""
+        assert isinstance(frame, Frame)
+        assert frame.lent
+        assert frame.done is None
+        assert 0 <= frame.length <= self.capacity
+        return frame
+
     def release(self, frame: Frame) -> None:
         """Release a frame and call the hook."""
         assert frame.lent  # a second release would lend one buffer to two writers
@@ -77,3 +88,37 @@ class FramePool:
         assert 0 <= self.frames_free <= self.frames_max
         assert self._closed or self.frames_max - self.frames_free <= self.memory.frames_lent
         self.memory.check()
+
+
+class FrameLender:
+    """What a ``Wal`` promises of its frames: the base of those that lend frames of a ``FramePool``."""
+
+    def __init__(self, pool: FramePool) -> None:
+        self._pool = pool
+
+    @property
+    def frame_bytes_max(self) -> int:
+        """See ``Wal.frame_bytes_max``."""
+        return self._pool.capacity
+
+    @property
+    def frames_free(self) -> int:
+        """See ``Wal.frames_free``."""
+        return self._pool.frames_free
+
+    def acquire_frame(self) -> WalFrame | None:
+        """See ``Wal.acquire_frame``."""
+        return self._pool.acquire()
+
+    def prepare_frames(self, count: int) -> None:
+        """See ``Wal.prepare_frames``."""
+        self._pool.prepare(count)
+
+    def release_frame(self, frame: WalFrame) -> None:
+        """See ``Wal.release_frame``."""
+        assert isinstance(frame, Frame)
+        self._pool.release(frame)
+
+    def set_on_frame_free(self, hook: Callable[[], None] | None) -> None:
+        """See ``Wal.set_on_frame_free``."""
+        self._pool.set_on_frame_free(hook)

@@ -18,7 +18,7 @@ from headrace.wal.config import WalConfig
 from headrace.wal.contract import WalFrame, WalRecord, WalStatistics
 from headrace.wal.frame import Done, Frame
 from headrace.wal.frame_memory import FrameMemory
-from headrace.wal.frame_pool import FramePool
+from headrace.wal.frame_pool import FrameLender, FramePool
 from headrace.wal.record_format import FIRST_SEQUENCE
 
 _COPIED_AT_ONCE: Final = 8
@@ -58,7 +58,7 @@ class MemoryLogStore:
             retry()
 
 
-class MemoryWal:
+class MemoryWal(FrameLender):
     """A ``Wal`` named ``name`` in ``store``. A frame is durable one iteration of the loop after ``append``.
 
     ``frames``: memory shared with other logs of this loop.
@@ -75,7 +75,7 @@ class MemoryWal:
         self._store = store
         self._log = store.get_log(name)
         self._config = WalConfig() if config is None else config
-        self._pool = FramePool(self._config.frame_bytes_max, self._config.frames_max, frames)
+        super().__init__(FramePool(self._config.frame_bytes_max, self._config.frames_max, frames))
         self._epoch = 0
         self._in_flight: deque[Frame] = deque()
         self._next_address = 0
@@ -91,10 +91,6 @@ class MemoryWal:
     def epoch(self) -> int:
         assert self._epoch  # valid after open
         return self._epoch
-
-    @property
-    def frame_bytes_max(self) -> int:
-        return self._config.frame_bytes_max
 
     async def open(self) -> None:
         assert not self._epoch
@@ -116,23 +112,6 @@ class MemoryWal:
         for start in range(0, len(records), _COPIED_AT_ONCE):
             yield [content for _, content in records[start : start + _COPIED_AT_ONCE]]
 
-    def acquire_frame(self) -> WalFrame | None:
-        return self._pool.acquire()
-
-    def prepare_frames(self, count: int) -> None:
-        self._pool.prepare(count)
-
-    def release_frame(self, frame: WalFrame) -> None:
-        assert isinstance(frame, Frame)
-        self._pool.release(frame)
-
-    def set_on_frame_free(self, hook: Callable[[], None] | None) -> None:
-        self._pool.set_on_frame_free(hook)
-
-    @property
-    def frames_free(self) -> int:
-        return self._pool.frames_free
-
     @property
     def slots_free(self) -> int:
         return max(0, self._config.frames_in_flight_max - len(self._in_flight))
@@ -142,10 +121,7 @@ class MemoryWal:
         return self._statistics.write_seconds_last
 
     def append(self, frame: WalFrame, done: Done) -> None:
-        assert isinstance(frame, Frame)
-        assert frame.lent
-        assert frame.done is None
-        assert 0 <= frame.length <= self._config.frame_bytes_max
+        frame = self._pool.lent(frame)
         assert self._epoch
         assert not self._closed
         self._appended = True

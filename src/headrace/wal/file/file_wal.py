@@ -40,9 +40,8 @@ from headrace.wal.file.segment_file import SegmentFile
 from headrace.wal.file.segment_files import FileReader, SegmentFiles, translate_error
 from headrace.wal.file.segment_format import DATA_OFFSET, FileHead, short_log_id
 from headrace.wal.file.truncation import Truncation
-from headrace.wal.frame import Frame
 from headrace.wal.frame_memory import FrameMemory
-from headrace.wal.frame_pool import FramePool
+from headrace.wal.frame_pool import FrameLender, FramePool
 
 T = TypeVar("T")
 
@@ -52,7 +51,7 @@ _RECOVERY_ATTEMPTS: Final = 3
 DURABLE_MARK_AFTER_S: Final = 1.0
 
 
-class FileWal:
+class FileWal(FrameLender):
     """A ``Wal`` in ``directory``, which is on a file system local to this machine.
 
     ``frames``: memory shared with other logs of this loop. ``loop_writes``: shared with those on the same
@@ -81,7 +80,7 @@ class FileWal:
         name = directory.rstrip("/").rsplit("/", 1)[-1]
         self._work = threads.pool(1, f"wal-files-{name}")
         self._writers = threads.pool(self._config.frames_in_flight_max, f"wal-{name}")
-        self._pool = FramePool(self._config.frame_bytes_max, self._config.frames_max, frames)
+        super().__init__(FramePool(self._config.frame_bytes_max, self._config.frames_max, frames))
         self._files = SegmentFiles(directory, self._filesystem)
         self._owner = OwnerFile(directory, self._filesystem)
         self._loop_writes = loop_writes
@@ -106,10 +105,6 @@ class FileWal:
     def epoch(self) -> int:
         assert self._record is not None  # valid after open
         return self._record.epoch
-
-    @property
-    def frame_bytes_max(self) -> int:
-        return self._config.frame_bytes_max
 
     # ---- opening
 
@@ -332,23 +327,6 @@ class FileWal:
 
     # ---- appending
 
-    def acquire_frame(self) -> WalFrame | None:
-        return self._pool.acquire()
-
-    def prepare_frames(self, count: int) -> None:
-        self._pool.prepare(count)
-
-    def release_frame(self, frame: WalFrame) -> None:
-        assert isinstance(frame, Frame)
-        self._pool.release(frame)
-
-    def set_on_frame_free(self, hook: Callable[[], None] | None) -> None:
-        self._pool.set_on_frame_free(hook)
-
-    @property
-    def frames_free(self) -> int:
-        return self._pool.frames_free
-
     @property
     def slots_free(self) -> int:
         assert self._commit is not None
@@ -359,10 +337,7 @@ class FileWal:
         return self._statistics.write_seconds_last
 
     def append(self, frame: WalFrame, done: Callable[[WalFrame, Exception | None], None]) -> None:
-        assert isinstance(frame, Frame)
-        assert frame.lent
-        assert frame.done is None
-        assert 0 <= frame.length <= self._config.frame_bytes_max
+        frame = self._pool.lent(frame)
         assert self._commit is not None
         assert not self._closed
         self._appended = True
