@@ -43,7 +43,8 @@ from crc32c import crc32c
 
 from headrace.runtime import loops
 from headrace.standalone.config import StandaloneConfig
-from headrace.wal import FileWal, WalConfig
+from headrace.wal.config import WalConfig
+from headrace.wal.file import FileWal
 from headrace.wal.frame_memory import reserve_pages
 from headrace.wal.record_format import RECORD_HEADER_BYTES
 

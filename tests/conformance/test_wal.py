@@ -8,8 +8,10 @@ from headrace.runtime.entropy import SeededEntropy
 from headrace.testing.conformance.wal import WalContract
 from headrace.testing.disk import DiskConfig
 from headrace.testing.distant_wal import make_distant
-from headrace.wal import FileWal, MemoryLogStore, MemoryWal, WalConfig
-from headrace.wal.file.loop_writes import LoopWrites, LoopWritesConfig
+from headrace.wal.config import WalConfig
+from headrace.wal.file import FileWal
+from headrace.wal.loop_writes import LoopWrites, LoopWritesConfig
+from headrace.wal.memory import MemoryLogStore, MemoryWal
 from tests.unit.wal.world import SMALL, Machine
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from headrace.errors import DataCorruptionError
-from headrace.wal import FileWal
+from headrace.wal.file import FileWal
 from headrace.wal.file.owner_format import (
     NEWEST_SLOT_COUNT,
     NEWEST_SLOTS_AT,

@@ -25,7 +25,9 @@ from headrace.segmentstore.readindex.cache.eviction_policy import CacheConfig
 from headrace.segmentstore.storagewriter.config import StorageWriterConfig
 from headrace.storage.chunks.config import SegmentStorageConfig
 from headrace.storage.providers.memory import MemoryChunkProvider
-from headrace.wal import FileWal, MemoryLogStore, MemoryWal, WalConfig
+from headrace.wal.config import WalConfig
+from headrace.wal.file import FileWal
+from headrace.wal.memory import MemoryLogStore, MemoryWal
 from tests.unit.storage.chunks_at_hand import ChunksAtHand
 
 SEGMENT = "scope/stream/0.#epoch.0"

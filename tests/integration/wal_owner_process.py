@@ -9,7 +9,8 @@ import asyncio
 import sys
 
 from headrace.errors import HeadraceError
-from headrace.wal import FileWal, WalConfig
+from headrace.wal.config import WalConfig
+from headrace.wal.file import FileWal
 
 CONFIG = WalConfig(frame_bytes_max=8192, segment_file_bytes=256 * 1024, zero_step_bytes=64 * 1024)
 

@@ -18,7 +18,7 @@ from headrace.segmentstore.storagewriter.config import StorageWriterConfig
 from headrace.storage.chunks.config import SegmentStorageConfig
 from headrace.testing.disk import Moment
 from headrace.testing.simulation import simulate
-from headrace.wal import WalConfig
+from headrace.wal.config import WalConfig
 from tests.effort import stride
 from tests.simulation.scenarios.container import start_clients, wait_for
 from tests.simulation.scenarios.container_profile import ContainerProfile

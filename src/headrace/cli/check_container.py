@@ -110,9 +110,7 @@ def _check(data: InspectedData, container: int | None, *, deep: bool) -> tuple[l
 
 def _check_one(data: InspectedData, container_id: int, *, deep: bool) -> CheckReport:
     try:
-        return check_container(
-            container_id, data.log_directory(container_id), data.chunks, data.files, deep=deep
-        )
+        return check_container(container_id, data.log(container_id), data.chunks, deep=deep)
     except SnapshotLostError as error:
         progress(f"container {container_id}: {error}")
         return CheckReport(container_id)  # incomplete, and the remaining ones are checked

@@ -19,7 +19,7 @@ from headrace.segmentstore.inspection.inactive_segments import open_catalogue, r
 from headrace.segmentstore.inspection.segment_content import SegmentContents
 from headrace.segmentstore.inspection.storage_table import load_storage_table
 from headrace.segmentstore.state.segment_state import SegmentState
-from headrace.wal.log_snapshot import look_steadily
+from headrace.wal.logs import look_steadily
 
 _ROW_KINDS = {"i": "incarnation", "s": "segment", "c": "chunk", "k": "checksums", "g": "garbage"}
 
@@ -59,10 +59,10 @@ def _replay(
     data: InspectedData, container_id: int, *, inactive: bool
 ) -> tuple[ReplayedContainer, SegmentContents | None]:
     """Return also what the segment catalogue is read from, if inactive segments are to be shown."""
-    directory = data.log_directory(container_id)
+    log = data.log(container_id)
     if inactive:
-        return replay_with_catalogue(container_id, directory, data.chunks, data.files)
-    return replay_with_rows(container_id, directory, data.chunks, data.files), None
+        return replay_with_catalogue(container_id, log, data.chunks)
+    return replay_with_rows(container_id, log, data.chunks), None
 
 
 def _segments(replayed: ReplayedContainer) -> list[SegmentState]:
@@ -72,16 +72,14 @@ def _segments(replayed: ReplayedContainer) -> list[SegmentState]:
 
 def _summary(replayed: ReplayedContainer) -> dict[str, Any]:
     segments = _segments(replayed)
-    recovered = replayed.log.log.recovered
-    assert recovered is not None
     live = [state for state in segments if not replayed.is_retired(state)]
     rows = (*replayed.state.storage_rows, *replayed.archived_rows)
     return {
         "container": replayed.state.container_id,
         "container_epoch": replayed.state.epoch,
         "sequence": replayed.state.sequence,
-        "first_address": recovered.truncation_sequence,
-        "next_address": recovered.next_sequence,
+        "first_address": replayed.log.first_address,
+        "next_address": replayed.log.next_address,
         "frames": replayed.frames,
         "operations": replayed.operations,
         "operations_after_checkpoint": replayed.operations_after_checkpoint,
@@ -215,7 +213,7 @@ def _find_segments(
     Raises:
         SnapshotLostError: a running server cut the log meanwhile; try again.
     """
-    replayed = replay_container(container_id, data.log_directory(container_id), data.files)
+    replayed = replay_container(container_id, data.log(container_id))
     load_storage_table(replayed, data.chunks)
     found = [state for state in replayed.find(name) if not replayed.has_left_storage(state)]
     if all(replayed.is_retired(state) for state in found):

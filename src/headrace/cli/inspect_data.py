@@ -27,7 +27,6 @@ from headrace.standalone.data_directory import (
     check_is_directory,
     containers_of,
     describe_surplus,
-    find_logs,
     find_used_log,
     recorded_storage,
     system_of,
@@ -37,6 +36,8 @@ from headrace.storage.checkpoints.object_names import CHECKPOINTS_PREFIX
 from headrace.storage.identity_format import IDENTITY_NAME
 from headrace.storage.inspect import StoredChunks
 from headrace.storage.providers.location import StorageLocation
+from headrace.wal.logs import FoundLog
+from headrace.wal.stores import find_logs
 
 _INTERNAL: Final = re.compile(re.escape(INTERNAL_PREFIX) + r"[a-z]+_(\d+)")
 _HOLDER_BYTES_MAX: Final = 4096
@@ -60,6 +61,7 @@ class InspectedData:
             raise InvalidArgumentError("the name of the data directory is empty")
         self.directory = directory.rstrip("/") or "/"
         self.files = ReadOnlyFiles()
+        self._logs = find_logs(self.directory, self.files)
         check_is_directory(self.files, self.directory)
         self._access = access or ChunkAccess()
         self.problem = ""
@@ -112,8 +114,9 @@ class InspectedData:
         """Whether files may change, and new ones appear, while they are looked at."""
         return bool(self.locked or (self.locked is None and self.holder))
 
-    def log_directory(self, container_id: int) -> str:
-        return f"{self.directory}/wal/container-{container_id}"
+    def log(self, container_id: int) -> FoundLog:
+        """Return the log of a container."""
+        return self._logs.log(container_id)
 
     def container_of(self, segment: str) -> int:
         """Return the container that owns a segment of this name."""
@@ -158,7 +161,7 @@ class InspectedData:
         if self.problem:
             return []
         try:
-            return find_unmade(self.files, self.directory, len(self.containers), self._chunk_root)
+            return find_unmade(self._logs, self.files, self.directory, len(self.containers), self._chunk_root)
         except (DataCorruptionError, SnapshotLostError, OSError):
             return []  # a look at the container says more
 
@@ -196,7 +199,7 @@ class InspectedData:
                 )
         except (CorruptionError, OSError) as error:
             self.problem = str(error)
-        logs = find_logs(self.files, self.directory)
+        logs = self._logs.numbers()
         if count is not None and (surplus := describe_surplus(logs, count)):
             self.problem = f"{surplus} ({self.directory}/{FILE_NAME})"
         found = sorted({*range(count or 0), *logs})

@@ -16,8 +16,8 @@ from headrace.errors import DataCorruptionError, InvalidArgumentError, SnapshotL
 from headrace.segmentstore.inspection.frames import FoundOperation, read_operations, summarise_frames
 from headrace.segmentstore.operations import catalogue as ops
 from headrace.segmentstore.state.metadata_checkpoint import decode_segment_row, join_rows
-from headrace.wal.inspect import InspectedFile, RecordStatus, inspect_records
-from headrace.wal.log_snapshot import ContainerLog, look_steadily
+from headrace.wal.inspect import InspectedFile, RecordStatus, inspect_records, inspected
+from headrace.wal.logs import LogSnapshot, look_steadily
 from headrace.wal.record_format import RecordHeader
 
 _DAMAGE_SHOWN: Final = 100
@@ -61,25 +61,25 @@ def inspect_wal(*, data_dir: str, container: int | None, as_json: bool) -> None:
 
 def _look_at_log(
     data: InspectedData, container_id: int
-) -> tuple[ContainerLog, list[FileSummary], list[dict[str, Any]]]:
+) -> tuple[LogSnapshot, list[FileSummary], list[dict[str, Any]]]:
     """Return a log, its files, and the records that are damaged.
 
     Raises:
         SnapshotLostError: a running server removed or recycled a file before it was looked into.
-        DataCorruptionError, OSError: as ``ContainerLog``.
+        DataCorruptionError, OSError: as ``FoundLog.snapshot``.
     """
-    found = ContainerLog(data.log_directory(container_id), data.files)
+    found = data.log(container_id).snapshot()
     torn: list[dict[str, Any]] = []
     prefix = _readable_prefix(found) if found.problem else {}
     try:
-        files = [_summarise_file(found, file, data, prefix, torn) for file in found.log.files]
+        files = [_summarise_file(found, file, data, prefix, torn) for file in inspected(found).files]
     except FileNotFoundError as error:
-        raise SnapshotLostError(f"the log in {found.directory} was truncated while it was read") from error
+        raise SnapshotLostError(f"the log in {found.place} was truncated while it was read") from error
     return found, files, torn
 
 
 def _summarise_file(
-    found: ContainerLog,
+    found: LogSnapshot,
     file: InspectedFile,
     data: InspectedData,
     prefix: dict[str, tuple[int, int]],
@@ -94,7 +94,7 @@ def _summarise_file(
         head.number if head else None,
         "whole" if head else "damaged",
     )
-    for record in inspect_records(found.log, file.name, data.files):
+    for record in inspect_records(inspected(found), file.name, data.files):
         match record.status:
             case RecordStatus.LIVING:
                 _count_living(summary, record.header)
@@ -121,7 +121,7 @@ def _summarise_file(
     return summary
 
 
-def _readable_prefix(found: ContainerLog) -> dict[str, tuple[int, int]]:
+def _readable_prefix(found: LogSnapshot) -> dict[str, tuple[int, int]]:
     """Of a damaged log: where in each file lie the first and the last frame in front of the damage."""
     places: dict[str, tuple[int, int]] = {}
     try:
@@ -140,12 +140,10 @@ def _count_living(summary: FileSummary, header: RecordHeader) -> None:
     summary.living_bytes += header.length
 
 
-def _wal_document(
-    found: ContainerLog, files: list[FileSummary], torn: list[dict[str, Any]]
-) -> dict[str, Any]:
-    owner, recovered = found.log.owner, found.log.recovered
+def _wal_document(found: LogSnapshot, files: list[FileSummary], torn: list[dict[str, Any]]) -> dict[str, Any]:
+    owner = inspected(found).owner
     return {
-        "directory": found.directory,
+        "directory": found.place,
         "owner": None
         if owner is None
         else {
@@ -154,8 +152,8 @@ def _wal_document(
             "token": owner.token.hex(),
             "log_id": owner.log_id.hex(),
         },
-        "first_address": None if recovered is None else recovered.truncation_sequence,
-        "next_address": None if recovered is None else recovered.next_sequence,
+        "first_address": found.first_address,
+        "next_address": found.next_address,
         "problem": found.problem,
         "files": [asdict(file) for file in files],
         "damaged_records": torn,
@@ -163,13 +161,13 @@ def _wal_document(
 
 
 def _print_wal(
-    container_id: int, found: ContainerLog, files: list[FileSummary], torn: list[dict[str, Any]]
+    container_id: int, found: LogSnapshot, files: list[FileSummary], torn: list[dict[str, Any]]
 ) -> None:
-    owner, recovered = found.log.owner, found.log.recovered
+    owner = inspected(found).owner
     print_fields(
         [
             ("container", container_id),
-            ("log", found.directory),
+            ("log", found.place),
             ("state", found.problem or "whole"),
             (
                 "owner",
@@ -180,9 +178,7 @@ def _print_wal(
             ),
             (
                 "addresses",
-                None
-                if recovered is None
-                else f"{recovered.truncation_sequence} up to {recovered.next_sequence} (not included)",
+                None if found.problem else f"{found.first_address} up to {found.next_address} (not included)",
             ),
             ("frames", sum(file.living for file in files)),
             ("bytes", sum(file.living_bytes for file in files)),
@@ -236,7 +232,7 @@ def inspect_frames(*, data_dir: str, container: int | None, as_json: bool) -> No
     container_id = data.only_with_log(container, json=as_json)
     if container_id is None:
         return
-    found = ContainerLog(data.log_directory(container_id), data.files)
+    found = data.log(container_id).snapshot()
     table = StreamedColumns(
         ("ADDRESS", "EPOCH", "TIME", "SIZE", "ENTRIES", "OPERATIONS", "FIRST", "LAST", "FILE", "OFFSET")
     )
@@ -297,7 +293,7 @@ def inspect_operations(
     container_id = data.only_with_log(container, json=as_json)
     if container_id is None:
         return
-    found = ContainerLog(data.log_directory(container_id), data.files)
+    found = data.log(container_id).snapshot()
     names = _names_of_first_checkpoint(found)
     table = StreamedColumns(("SEQUENCE", "KIND", "SEGMENT", "ID", "ADDRESS", "DETAILS"))
     shown = 0
@@ -321,7 +317,7 @@ def inspect_operations(
             table.close()
 
 
-def _described(found: ContainerLog, names: dict[int, str]) -> Iterator[tuple[FoundOperation, OperationWords]]:
+def _described(found: LogSnapshot, names: dict[int, str]) -> Iterator[tuple[FoundOperation, OperationWords]]:
     for item in read_operations(found.frames()):
         if isinstance(item.operation, ops.MapSegment):
             names[item.operation.segment_id] = item.operation.name
@@ -330,7 +326,7 @@ def _described(found: ContainerLog, names: dict[int, str]) -> Iterator[tuple[Fou
         yield item, describe_operation(item.operation, names)
 
 
-def _names_of_first_checkpoint(found: ContainerLog) -> dict[int, str]:
+def _names_of_first_checkpoint(found: LogSnapshot) -> dict[int, str]:
     """Names of the segments the log begins with: operations mention their ids only."""
     names: dict[int, str] = {}
     rows: list[ops.Buffer] | None = None

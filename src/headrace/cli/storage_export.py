@@ -85,9 +85,7 @@ def _names_of(segment: str) -> Iterator[str]:
 def _export_container(
     data: InspectedData, container_id: int, wanted: set[str], place: ExportPlace
 ) -> Iterator[ExportedSegment]:
-    replayed, catalogue = replay_with_catalogue(
-        container_id, data.log_directory(container_id), data.chunks, data.files
-    )
+    replayed, catalogue = replay_with_catalogue(container_id, data.log(container_id), data.chunks)
     active = [state for state in replayed.state.by_name.values() if not replayed.is_retired(state)]
     inactive = list(read_inactive(replayed, catalogue))
     found = [state for state in (*active, *inactive) if not wanted.isdisjoint(_names_of(state.name))]

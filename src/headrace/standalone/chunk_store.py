@@ -38,6 +38,7 @@ from headrace.storage.providers.location import StorageLocation
 from headrace.storage.providers.retrying import RetryingChunkProvider
 from headrace.storage.providers.stores import prove_store
 from headrace.storage.store_identity import claim_identity, look_identity
+from headrace.wal.stores import find_logs
 
 _logger = logging.getLogger(__name__)
 
@@ -160,7 +161,8 @@ async def claim_store(
         record()
         return
     await look_identity(*facts, is_new=store.is_new)
-    await check_store(patient, store.location, directory, store.unmade, runtime.filesystem)
+    logs = find_logs(directory, runtime.filesystem)
+    await check_store(patient, store.location, directory, store.unmade, logs, runtime.filesystem)
     await prove_store(patient, runtime.entropy)
     record()
     await claim_identity(*facts, is_new=store.is_new)

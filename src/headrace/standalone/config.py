@@ -19,7 +19,7 @@ from headrace.storage.providers.config import ChunkThreadsConfig
 from headrace.storage.providers.filesystem import FilesystemProviderConfig
 from headrace.storage.providers.location import StorageLocation
 from headrace.wal.config import WalConfig
-from headrace.wal.file.loop_writes import LoopWritesConfig
+from headrace.wal.loop_writes import LoopWritesConfig
 
 CONTAINERS_DEFAULT: Final = 4
 CONTAINERS_MAX: Final = 1024

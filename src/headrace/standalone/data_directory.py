@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
@@ -26,7 +25,6 @@ FORMAT: Final = 2
 _FORMAT_OLDEST: Final = 1
 NO_FACTS: Final[Mapping[str, str]] = MappingProxyType({})
 _BYTES_MAX: Final = 65536
-_LOG_DIRECTORY: Final = re.compile(r"container-(0|[1-9][0-9]*)")
 
 
 def check_data_directory(
@@ -134,13 +132,6 @@ def _is_empty(files: Filesystem, path: str) -> bool:
         return not files.listdir(path)
     except NotADirectoryError:
         return False
-
-
-def find_logs(files: Filesystem, directory: str) -> list[int]:
-    """Return the containers that have a directory for their log, in order, whatever it holds."""
-    logs = f"{directory}/wal"
-    names = files.listdir(logs) if files.exists(logs) else []
-    return sorted(int(match[1]) for name in names if (match := _LOG_DIRECTORY.fullmatch(name)))
 
 
 def describe_surplus(logs: list[int], containers: int) -> str:

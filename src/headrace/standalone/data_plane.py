@@ -48,10 +48,9 @@ from headrace.storage.providers.measured import MeasuredChunkProvider
 from headrace.storage.providers.stores import make_provider
 from headrace.wal.config import WalConfig
 from headrace.wal.contract import Wal
-from headrace.wal.file.file_wal import FileWal
-from headrace.wal.file.loop_writes import LoopWrites
 from headrace.wal.frame_memory import FrameMemory
-from headrace.wal.memory import MemoryLogStore, MemoryWal
+from headrace.wal.loop_writes import LoopWrites
+from headrace.wal.stores import make_logs
 
 _logger = logging.getLogger(__name__)
 
@@ -98,11 +97,18 @@ class DataPlane:
         self._chunk_store = chunk_store or store_of(config)
         self._containers = containers
         self._facts = None if config.in_memory else SystemFacts(containers, self._chunk_store.system)
-        self._wal_config = WalConfig(frames_max=config.frames_max)
-        self._frames: FrameMemory | None = None
+        wal_config = WalConfig(frames_max=config.frames_max)
+        self._frames = FrameMemory(wal_config.frame_bytes_max)
         self._loop_writes = LoopWrites(config.loop_writes)
+        self._logs = make_logs(
+            config.data_dir,
+            runtime,
+            wal_config,
+            in_memory=config.in_memory,
+            frames=self._frames,
+            loop_writes=self._loop_writes,
+        )
         self._supervisor = Supervisor("data plane")
-        self._memory_logs = MemoryLogStore()
         self._chunk_threads: ChunkThreads | None = None
         self.is_stalled = False
         """After a stop: a thread is in a call that the file system does not answer; it would outlive us."""
@@ -140,18 +146,17 @@ class DataPlane:
             except BaseException:
                 await self._close_storage()
                 raise
-        self._frames = FrameMemory(self._wal_config.frame_bytes_max)
         try:
             await self.assignment.give_all()
         except BaseException:
             await self._close_storage()
             raise
-        self._supervisor.spawn("trim", self._trim(self._frames))
+        self._supervisor.spawn("trim", self._trim())
 
-    async def _trim(self, frames: FrameMemory) -> None:
+    async def _trim(self) -> None:
         while True:
             await asyncio.sleep(_TRIM_EVERY_S)
-            frames.trim()
+            self._frames.trim()
             return_free_memory()
 
     def _make_provider(self) -> ChunkProvider:
@@ -204,19 +209,7 @@ class DataPlane:
             self._on_taken_over(FencedOutError(f"{what} taken over by another owner: {error}"))
 
     def _make_wal(self, container_id: int) -> Wal:
-        name = f"container-{container_id}"
-        if self._config.in_memory:
-            return MemoryWal(self._memory_logs, name, self._wal_config, frames=self._frames)
-        return FileWal(
-            f"{self._config.data_dir}/wal/{name}",
-            self._wal_config,
-            filesystem=self._runtime.filesystem,
-            clock=self._runtime.clock,
-            entropy=self._runtime.entropy,
-            threads=self._runtime.threads,
-            frames=self._frames,
-            loop_writes=self._loop_writes,
-        )
+        return self._logs.make_wal(container_id)
 
     async def listen(
         self,
@@ -282,8 +275,7 @@ class DataPlane:
             "cache": self._cache.statistics(),
             "index_pages": self._index_pages.statistics(),
         }
-        if self._frames is not None:
-            found["frames"] = self._frames.statistics()
+        found["frames"] = self._frames.statistics()
         found["loop_writes"] = self._loop_writes.statistics()
         if self._provider is not None:
             found["chunks"] = self._provider.statistics()

@@ -20,7 +20,7 @@ from headrace.segmentstore.inspection.container_replay import replay_container
 from headrace.segmentstore.segment_names import is_internal, is_internal_chunk
 from headrace.standalone.advised_commands import advised_rebuild, file_location
 from headrace.standalone.chunk_root import chunk_root
-from headrace.standalone.data_directory import FILE_NAME, describe_surplus, find_logs
+from headrace.standalone.data_directory import FILE_NAME, describe_surplus
 from headrace.storage.checkpoints.object_names import CHECKPOINTS_PREFIX, parse_object_name
 from headrace.storage.chunks.chunk_names import parse_chunk_name
 from headrace.storage.identity_format import IDENTITY_NAME
@@ -28,16 +28,14 @@ from headrace.storage.inspect import ChunkFiles
 from headrace.storage.metadata.rows import SEGMENT_PREFIX
 from headrace.storage.providers.contract import ChunkProvider
 from headrace.storage.providers.location import StorageLocation
-from headrace.wal.file.owner_record import OWNER_FILE
-from headrace.wal.file.segment_format import parse_name
-from headrace.wal.inspect import inspect_log
+from headrace.wal.logs import FoundLog, FoundLogs
 
 DEFAULT_ROOT: Final = ""
 """Stands for the directory of the chunks within a data directory."""
 
 
 def check_logs(
-    files: Filesystem, directory: str, containers: int, root: str | None = DEFAULT_ROOT
+    logs: FoundLogs, files: Filesystem, directory: str, containers: int, root: str | None = DEFAULT_ROOT
 ) -> list[int]:
     """Compare the logs that are there with what the directory was made for. Reads only if one is missing.
 
@@ -48,19 +46,20 @@ def check_logs(
         DataCorruptionError: a log is missing that existed once, or is there and would be passed over; or one
             that is there is damaged.
     """
-    surplus = describe_surplus(find_logs(files, directory), containers)
+    surplus = describe_surplus(logs.numbers(), containers)
     if surplus:
         raise DataCorruptionError(surplus, path=f"{directory}/{FILE_NAME}")
-    return find_unmade(files, directory, containers, root)
+    return find_unmade(logs, files, directory, containers, root)
 
 
 def find_unmade(
-    files: Filesystem, directory: str, containers: int, root: str | None = DEFAULT_ROOT
+    logs: FoundLogs, files: Filesystem, directory: str, containers: int, root: str | None = DEFAULT_ROOT
 ) -> list[int]:
     """Return the containers whose logs the next start makes. Reads only if there are any.
 
     Args:
-        files: where all of it is.
+        logs: the logs.
+        files: where the chunks are.
         directory: of all data.
         containers: how many the directory was made for.
         root: where the chunks are, by default in the directory; None if these are no files, and looked for
@@ -69,46 +68,30 @@ def find_unmade(
     Raises:
         DataCorruptionError: one of these existed once; or one that is there is damaged.
     """
-    logs = [f"{directory}/wal/container-{number}" for number in range(containers)]
-    missing = [log for log in logs if not _is_begun(files, log)]
-    if not missing:
+    unmade = [number for number in range(containers) if not logs.log(number).is_begun()]
+    if not unmade:
         return []
     looking = ReadOnlyFiles(files)
-    there = [number for number, log in enumerate(logs) if log not in missing]
-    unmade = [number for number, log in enumerate(logs) if log in missing]
+    there = [number for number in range(containers) if number not in unmade]
+    missing = logs.log(unmade[0]).place
     if root == DEFAULT_ROOT:
         root = chunk_root(directory)
     if (root is not None and _has_chunks(root, looking, unmade)) or any(
-        _was_used(number, logs[number], looking) for number in there
+        _was_used(number, logs.log(number)) for number in there
     ):
         lost = "the log of this container is missing; put it back"
         if root is not None and looking.exists(f"{root}/{CHECKPOINTS_PREFIX}"):
             command = advised_rebuild(looking, file_location(root), directory)
             lost += f", or make the logs anew from their copies beside the chunks: `{command}`"
-        raise DataCorruptionError(lost, path=missing[0])
+        raise DataCorruptionError(lost, path=missing)
     hidden = "" if root is None else _find_hidden(root, looking)
     if hidden:
         raise DataCorruptionError(
             "the log of this container is missing, which is normal only if there are no chunks; but "
             f"{hidden} cannot be looked into: it is a link, or may not be read by this user",
-            path=missing[0],
+            path=missing,
         )
     return unmade
-
-
-def _is_begun(files: Filesystem, log: str) -> bool:
-    """Whether the next owner of this log finds files of it, or an owner file that names some.
-
-    Then the owner judges it. Otherwise it would make an empty log: right for what a start that died has left,
-    and wrong for an empty disk or a directory whose files were moved.
-    """
-    names = files.listdir(log) if files.exists(log) else []
-    if any(map(parse_name, names)):
-        return True
-    if OWNER_FILE not in names:
-        return False
-    found = inspect_log(log, files)
-    return bool(found.named) or (found.owner is not None and found.owner.files_epoch > 0)
 
 
 async def check_store(
@@ -116,6 +99,7 @@ async def check_store(
     location: StorageLocation,
     directory: str,
     unmade: Sequence[int],
+    logs: FoundLogs,
     files: Filesystem,
 ) -> None:
     """Refuse to make logs beside chunks of users in a store. Lists only if there are logs to be made.
@@ -134,7 +118,7 @@ async def check_store(
                 raise DataCorruptionError(
                     f"the log of this container is missing, and its store has {found.name!r}: put the log "
                     f"back, or make the data directory anew: `{command}`",
-                    path=f"{directory}/wal/container-{unmade[0]}",
+                    path=logs.log(unmade[0]).place,
                 )
 
 
@@ -167,9 +151,9 @@ def _find_hidden(root: str, files: ReadOnlyFiles) -> str:
     return hidden[0] if hidden else ""
 
 
-def _was_used(container_id: int, log: str, files: ReadOnlyFiles) -> bool:
+def _was_used(container_id: int, log: FoundLog) -> bool:
     """Whether a log holds anything that its container did not make for itself at its first start."""
-    state = replay_container(container_id, log, files).state
+    state = replay_container(container_id, log).state
     stored = [
         key.removeprefix(SEGMENT_PREFIX) for key in state.storage_rows if key.startswith(SEGMENT_PREFIX)
     ]

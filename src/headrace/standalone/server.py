@@ -46,6 +46,7 @@ from headrace.standalone.lost_logs import check_logs
 from headrace.standalone.port_errors import naming_port
 from headrace.standalone.ready_file import remove_ready_file, write_when_there_is_space
 from headrace.standalone.unfinished_rebuild import refuse_unfinished
+from headrace.wal.stores import find_logs
 
 _logger = logging.getLogger(__name__)
 
@@ -237,6 +238,7 @@ class StandaloneServer:
         """
         files, directory = self._runtime.filesystem, self._config.data_dir
         check_is_directory(files, directory)
+        logs = find_logs(directory, files)
         lock = DirectoryLock(files, directory, describe_process(self._runtime.clock))
         lock.acquire()
         stack.callback(self._release, lock)
@@ -248,7 +250,7 @@ class StandaloneServer:
         facts = facts_of(store, directory)
         if made_with is None and not files.exists(f"{directory}/wal"):
             # if there are chunks, the number is not known
-            check_logs(files, directory, containers, store.root)
+            check_logs(logs, files, directory, containers, store.root)
             if store.root is not None:
                 make_chunk_root(files, store.root)  # first: the record proves that there was one
         if made_with is not None or store.root is not None or files.exists(f"{directory}/wal"):
@@ -256,7 +258,7 @@ class StandaloneServer:
         # Else the record is made once it is known whose the store is.
         if store.root is not None:
             check_chunk_root(files, store.root)
-        unmade = check_logs(files, directory, containers, store.root)
+        unmade = check_logs(logs, files, directory, containers, store.root)
         if store.root is not None:
             raise_format(files, directory, facts)
         return containers, replace(store, unmade=tuple(unmade), is_new=len(unmade) == containers)

@@ -29,7 +29,10 @@ class MemoryLog:
     """What is durable of one log."""
 
     epoch: int = 0
-    records: deque[tuple[int, bytes]] = field(default_factory=deque)
+    was_opened: bool = False
+    records: deque[tuple[int, int, bytes]] = field(default_factory=deque)
+    """Address, container epoch, content."""
+
     next_address: int = FIRST_SEQUENCE
     truncation_address: int = FIRST_SEQUENCE
 
@@ -46,6 +49,21 @@ class MemoryLogStore:
     def get_log(self, name: str) -> MemoryLog:
         """Return the log ``name``, a new one if it was not opened before."""
         return self._logs.setdefault(name, MemoryLog())
+
+    def find_log(self, name: str) -> MemoryLog | None:
+        """Return the log ``name``, None if there is none."""
+        return self._logs.get(name)
+
+    def names(self) -> list[str]:
+        """Return the names of all logs."""
+        return list(self._logs)
+
+    def delete_log(self, name: str) -> None:
+        """Delete the log ``name``, which has no owner; if there is none, nothing."""
+        log = self._logs.pop(name, None)
+        if log is not None:
+            self.bytes_used -= sum(len(content) for *_, content in log.records)
+            self.changed()
 
     def when_changed(self, retry: Callable[[], None]) -> None:
         """Call ``retry`` once, when there may be space or another owner."""
@@ -96,21 +114,22 @@ class MemoryWal(FrameLender):
         assert not self._epoch
         assert not self._closed
         self._log.epoch += 1
+        self._log.was_opened = True
         self._epoch = self._log.epoch
         self._next_address = self._log.next_address
-        self._statistics.log_bytes = sum(len(content) for _, content in self._log.records)
+        self._statistics.log_bytes = sum(len(content) for *_, content in self._log.records)
         self._store.changed()
 
     async def records(self) -> AsyncGenerator[WalRecord, None]:
         assert self._epoch
         assert not self._appended
-        for address, content in list(self._log.records):
+        for address, _, content in list(self._log.records):
             yield WalRecord(address, memoryview(content))
 
     async def copy_records(self) -> AsyncGenerator[list[bytes], None]:
         records = list(self._log.records)
         for start in range(0, len(records), _COPIED_AT_ONCE):
-            yield [content for _, content in records[start : start + _COPIED_AT_ONCE]]
+            yield [content for *_, content in records[start : start + _COPIED_AT_ONCE]]
 
     @property
     def slots_free(self) -> int:
@@ -167,7 +186,7 @@ class MemoryWal(FrameLender):
 
     def _store_frame(self, frame: Frame) -> None:
         content = bytes(frame.view[: frame.length])
-        self._log.records.append((frame.address, content))
+        self._log.records.append((frame.address, self._epoch, content))
         self._log.next_address = frame.address + 1
         self._store.bytes_used += len(content)
         self._statistics.log_bytes += len(content)
@@ -207,7 +226,7 @@ class MemoryWal(FrameLender):
         log = self._log
         log.truncation_address = max(log.truncation_address, min(address, log.next_address))
         while log.records and log.records[0][0] < log.truncation_address:
-            _, content = log.records.popleft()
+            *_, content = log.records.popleft()
             self._store.bytes_used -= len(content)
             self._statistics.log_bytes -= len(content)
         self._store.changed()
@@ -231,6 +250,6 @@ class MemoryWal(FrameLender):
     def check(self) -> None:
         """Assert the invariants."""
         self._pool.check()
-        addresses = [address for address, _ in self._log.records]
+        addresses = [address for address, *_ in self._log.records]
         assert addresses == sorted(set(addresses))
         assert all(self._log.truncation_address <= address < self._log.next_address for address in addresses)

@@ -21,7 +21,7 @@ from headrace.storage.checkpoints.manifest import SystemFacts
 from headrace.storage.checkpoints.object_names import EPOCH_STEP
 from headrace.storage.chunks.chunk_names import parse_chunk_name
 from headrace.wal.config import WalConfig
-from headrace.wal.file.file_wal import FileWal
+from headrace.wal.stores import make_logs
 from tests.unit.segmentstore.container.container_bench import Bench, append, read_all
 
 NAMES = ("s/a", "s/b", "s/c")
@@ -81,7 +81,8 @@ async def rebuilt_log(directory, store):
     listed = await store.look()
     newest = finished(listed)[-1]
     manifest = await store.read_manifest(newest, listed[newest])
-    log = RebuiltLog(str(directory), system_runtime(), EPOCH_STEP)
+    runtime = system_runtime()
+    log = RebuiltLog(make_logs(str(directory), runtime), 0, runtime.entropy, EPOCH_STEP)
     await log.open()
     async with aclosing(store.read_records(manifest)) as parts:
         async for records in parts:
@@ -109,7 +110,9 @@ async def check(steps, more, directory):
     rebuilt = Copied()
     rebuilt.chunks = bench.chunks
     manifest = await rebuilt_log(directory, CheckpointStore(first_copies(bench, objects), 0, 10.0))
-    rebuilt.make_wal = lambda *_: FileWal(str(directory), WalConfig(frames_max=24))
+    rebuilt.make_wal = lambda *_: make_logs(
+        str(directory), system_runtime(), WalConfig(frames_max=24)
+    ).make_wal(0)
     container = await rebuilt.start()
     await asyncio.sleep(0)  # its background tasks begin
     assert container.state.epoch == EPOCH_STEP + 1

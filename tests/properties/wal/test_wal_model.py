@@ -9,8 +9,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from headrace.errors import FencedOutError
 from headrace.testing.disk import DiskConfig
-from headrace.wal import MemoryLogStore, MemoryWal
 from headrace.wal.file.file_wal import DURABLE_MARK_AFTER_S
+from headrace.wal.memory import MemoryLogStore, MemoryWal
 from tests.effort import examples
 from tests.unit.wal.world import SMALL, History, Machine, append_some, read_all
 

@@ -17,7 +17,8 @@ from headrace.segmentstore.readindex.cache.eviction_policy import CacheConfig
 from headrace.segmentstore.storagewriter.config import StorageWriterConfig
 from headrace.storage.providers.memory import MemoryChunkProvider
 from headrace.testing.simulation import simulate
-from headrace.wal import MemoryLogStore, MemoryWal, WalConfig
+from headrace.wal.config import WalConfig
+from headrace.wal.memory import MemoryLogStore, MemoryWal
 
 STORAGE_RATE = 1 * MIB
 BLOCK = memoryview(bytes(8 * KIB))

@@ -16,6 +16,7 @@ from headrace.storage.providers.chunk_paths import encode_chunk_path
 from headrace.testing.disk import SimulatedDisk
 from headrace.testing.failures import SimulationError
 from headrace.testing.filesystem import SimulatedFilesystem
+from headrace.wal.file.logs import FoundFileLog
 
 _COPIES: Final = "/data/copies-of-objects"
 
@@ -40,7 +41,7 @@ def check_offline(
     for name, content in objects.items():
         _put(files, f"{_COPIES}/{encode_chunk_path(name)}", content)
     chunks = ChunkFiles(_COPIES, files)
-    report = check_container(0, log_directory, chunks, files, deep=True)
+    report = check_container(0, FoundFileLog(log_directory, files), chunks, deep=True)
     found = list(report.findings)
     if segments is not None:
         excused = {chunks.path(name) for name in objects if _is_of_namesake(name, segments)}

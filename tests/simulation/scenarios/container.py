@@ -251,11 +251,10 @@ async def _lose_log(world: ContainerWorld, far: FaultyObjectStore) -> None:
     await asyncio.sleep(TIDY_S)
     host.kill()
     host.boot()
-    directory = f"/data/wal/{LOG}"
-    await host.run(rebuild_log(far, directory, host.runtime))
+    await host.run(rebuild_log(far, "/data", host.runtime))
     world.history.go_back(copied)
     owner = await world.start_owner(host)
     await world.run_in(owner, owner.container.tiers.flush_storage())
     await world.stop(owner)
     host.kill()
-    check_offline(host.disk, directory, far.objects, None)
+    check_offline(host.disk, f"/data/wal/{LOG}", far.objects, None)

@@ -21,7 +21,7 @@ from headrace.testing.storage_faults import Fault, FaultyChunkProvider, Modifyin
 from headrace.testing.wal_faults import FaultyMemoryWal
 from headrace.wal.contract import Wal
 from headrace.wal.file.file_wal import FileWal
-from headrace.wal.file.loop_writes import LoopWrites, LoopWritesConfig
+from headrace.wal.loop_writes import LoopWrites, LoopWritesConfig
 from headrace.wal.memory import MemoryLogStore
 from tests.simulation.scenarios.container_profile import ContainerProfile
 

@@ -15,6 +15,7 @@ from headrace.storage.checkpoints.checkpoint_store import CheckpointStore
 from headrace.storage.checkpoints.config import StorageCheckpointsConfig
 from headrace.storage.checkpoints.listed import finished
 from headrace.storage.providers.contract import ChunkProvider
+from headrace.wal.stores import make_logs
 from tests.simulation.scenarios.container_profile import ContainerProfile
 
 NO_COPIES: Final = StorageCheckpointsConfig(interval_s=0.0)
@@ -50,17 +51,15 @@ def with_copies_by_hand(profile: ContainerProfile) -> ContainerProfile:
     return dataclasses.replace(profile, container=dataclasses.replace(profile.container, storage=storage))
 
 
-async def rebuild_log(chunks: ChunkProvider, directory: str, runtime: Runtime) -> None:
-    """Remove a log and make it again from the newest copy."""
-    files = runtime.filesystem
-    for name in files.listdir(directory):
-        files.unlink(f"{directory}/{name}")
+async def rebuild_log(chunks: ChunkProvider, data_directory: str, runtime: Runtime) -> None:
+    """Delete the log of container 0 and make it again from the newest copy."""
     store = CheckpointStore(chunks, 0, _CALL_S)
     listed = await store.look()
     newest = finished(listed)[-1]
     manifest = await store.read_manifest(newest, listed[newest])
     names = [found.name async for page in chunks.list() for found in page]
-    log = RebuiltLog(directory, runtime, next_epoch(names, listed))
+    logs = make_logs(data_directory, runtime)
+    log = RebuiltLog(logs, 0, runtime.entropy, next_epoch(names, listed))
     try:
         await log.open()
         async with aclosing(store.read_records(manifest)) as parts:

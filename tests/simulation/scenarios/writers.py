@@ -24,6 +24,8 @@ from headrace.testing.simulated_settings import simulated
 from headrace.testing.simulation import Simulation
 from headrace.wal.config import WalConfig
 from headrace.wal.contract import Wal
+from headrace.wal.frame_memory import FrameMemory
+from headrace.wal.stores import make_logs
 from tests.simulation.workloads.segment_clients import SegmentClient
 
 PORT: Final = 12345
@@ -61,7 +63,13 @@ class SmallDataPlane(DataPlane):
         self, config: StandaloneConfig, runtime: Runtime, wal_config: WalConfig, entropy: SeededEntropy
     ) -> None:
         super().__init__(config, runtime, CONTAINERS)
-        self._wal_config = wal_config
+        self._logs = make_logs(
+            config.data_dir,
+            runtime,
+            wal_config,
+            frames=FrameMemory(wal_config.frame_bytes_max),
+            loop_writes=self._loop_writes,
+        )
         self._entropy = entropy
 
     def _make_wal(self, container_id: int) -> Wal:

@@ -20,7 +20,8 @@ from headrace.storage.chunks.config import SegmentStorageConfig
 from headrace.storage.providers.memory import MemoryChunkProvider
 from headrace.testing.simulation import simulate
 from headrace.testing.storage_faults import Fault, FaultyChunkProvider, fail_reads
-from headrace.wal import MemoryLogStore, MemoryWal, WalConfig
+from headrace.wal.config import WalConfig
+from headrace.wal.memory import MemoryLogStore, MemoryWal
 from tests.effort import seeds
 from tests.table_rows import storage_rows_of
 

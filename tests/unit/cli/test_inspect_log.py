@@ -38,7 +38,7 @@ def test_a_file_that_goes_after_it_was_listed_is_looked_for_again(data, capfd, m
             path.rename(path.with_suffix(".draft"))
         return found
 
-    monkeypatch.setattr("headrace.wal.log_snapshot.inspect_log", look)
+    monkeypatch.setattr("headrace.wal.file.log_snapshot.inspect_log", look)
     code = main(["inspect", "wal", "--json", "--data-dir", str(data)])
     captured = capfd.readouterr()
     (document,) = map(json.loads, captured.out.splitlines())

@@ -13,7 +13,6 @@ from headrace.standalone.data_directory import (
     FILE_NAME,
     check_data_directory,
     containers_of,
-    find_logs,
     raise_format,
 )
 
@@ -93,10 +92,3 @@ def test_a_log_without_the_record_is_refused(tmp_path):
     (tmp_path / "wal").mkdir()
     with pytest.raises(DataCorruptionError, match="holds a log"):
         check_data_directory(FILES, str(tmp_path), 4)
-
-
-def test_the_logs_that_exist_are_found_by_their_names(tmp_path):
-    assert find_logs(FILES, str(tmp_path)) == []
-    for name in ("container-10", "container-2", "container-007", "container-", "container-1.old", "aside"):
-        (tmp_path / "wal" / name).mkdir(parents=True)
-    assert find_logs(FILES, str(tmp_path)) == [2, 10]

@@ -21,7 +21,7 @@ from headrace.segmentstore.storagewriter.config import StorageWriterConfig
 from headrace.standalone import data_plane
 from headrace.standalone.config import StandaloneConfig
 from headrace.standalone.data_plane import DataPlane
-from headrace.wal.file.loop_writes import LoopWritesConfig
+from headrace.wal.loop_writes import LoopWritesConfig
 
 
 class HangingChunks(OsFilesystem):

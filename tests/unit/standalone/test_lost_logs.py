@@ -11,14 +11,15 @@ from headrace.runtime.filesystem import OsFilesystem
 from headrace.segmentstore.durablelog.frame_format import ENTRY_HEADER, FRAME_HEADER
 from headrace.segmentstore.operations import catalogue as ops
 from headrace.segmentstore.operations import codec
+from headrace.standalone import lost_logs
 from headrace.standalone.config import StandaloneConfig
-from headrace.standalone.lost_logs import check_logs, find_unmade
 from headrace.standalone.server import StandaloneServer
 from headrace.storage.checkpoints.object_names import CheckpointId, manifest_name
 from headrace.storage.metadata.rows import SegmentRow, encode_segment_row
 from headrace.storage.providers.chunk_paths import encode_chunk_path
 from headrace.wal.config import WalConfig
 from headrace.wal.file.file_wal import FileWal
+from headrace.wal.stores import find_logs
 
 FILES = OsFilesystem()
 
@@ -34,6 +35,14 @@ class Forbidding(OsFilesystem):
         if path.endswith(self.names):
             raise PermissionError(13, "Permission denied", path)
         return super().listdir(path)
+
+
+def check_logs(files, directory, containers):
+    return lost_logs.check_logs(find_logs(str(directory), files), files, str(directory), containers)
+
+
+def find_unmade(files, directory, containers):
+    return lost_logs.find_unmade(find_logs(str(directory), files), files, str(directory), containers)
 
 
 CONFIG = WalConfig(segment_file_bytes=1 << 20, frame_bytes_max=4096, zero_ahead_bytes=0, spare_files_max=0)
@@ -63,7 +72,7 @@ async def make_log(directory, number, *operations):
 
 async def start(directory):
     """What a server of two containers does with container 1, as far as it may be refused."""
-    check_logs(FILES, str(directory), 2)
+    check_logs(FILES, directory, 2)
     wal = FileWal(f"{directory}/wal/container-1", CONFIG)
     try:
         await wal.open()
@@ -76,17 +85,17 @@ USED = ops.MapSegment(4, 4, "_system/_tables/scopes", {})
 
 
 async def test_a_new_directory_has_no_logs_yet(tmp_path):
-    check_logs(FILES, str(tmp_path), 4)
+    check_logs(FILES, tmp_path, 4)
     (tmp_path / "chunks").mkdir()
-    check_logs(FILES, str(tmp_path), 4)
+    check_logs(FILES, tmp_path, 4)
 
 
 async def test_a_first_start_that_died_goes_on(tmp_path):
     await make_log(tmp_path, 0, OWN)
-    check_logs(FILES, str(tmp_path), 4)
+    check_logs(FILES, tmp_path, 4)
     # Its directory was made and nothing in it.
     (tmp_path / "wal" / "container-1").mkdir()
-    check_logs(FILES, str(tmp_path), 4)
+    check_logs(FILES, tmp_path, 4)
 
 
 @pytest.mark.parametrize("size", [0, 4096, 24576])
@@ -94,10 +103,10 @@ async def test_a_first_start_that_died_before_it_wrote_an_owner_record_goes_on(t
     for number in (0, 1):
         (tmp_path / f"wal/container-{number}").mkdir(parents=True)
     (tmp_path / "wal/container-0/owner").write_bytes(bytes(size))
-    check_logs(FILES, str(tmp_path), 4)
+    check_logs(FILES, tmp_path, 4)
     for number in (0, 2, 3):
         await make_log(tmp_path, number)
-    check_logs(FILES, str(tmp_path), 4)
+    check_logs(FILES, tmp_path, 4)
 
 
 async def test_a_log_of_which_a_blank_owner_file_is_left_is_lost_if_another_was_used(tmp_path):
@@ -106,7 +115,7 @@ async def test_a_log_of_which_a_blank_owner_file_is_left_is_lost_if_another_was_
     for content in (b"", bytes(24576)):
         (tmp_path / "wal/container-1/owner").write_bytes(content)
         with pytest.raises(DataCorruptionError, match="the log of this container is missing"):
-            check_logs(FILES, str(tmp_path), 2)
+            check_logs(FILES, tmp_path, 2)
 
 
 def move_aside(log):
@@ -165,28 +174,28 @@ async def test_a_first_start_that_died_before_it_made_a_file_goes_on(tmp_path):
     await make_log(tmp_path, 0, OWN)
     await make_log(tmp_path, 1)
     lose_files_and_their_names(tmp_path / "wal" / "container-1")
-    assert find_unmade(FILES, str(tmp_path), 2) == [1]
+    assert find_unmade(FILES, tmp_path, 2) == [1]
     await make_log(tmp_path, 1, OWN)
-    assert find_unmade(FILES, str(tmp_path), 2) == []
+    assert find_unmade(FILES, tmp_path, 2) == []
 
 
 @pytest.mark.parametrize("lost", [0, 1])
 async def test_a_log_that_is_lost_while_another_was_used_is_named(tmp_path, lost):
     for number in range(2):
         await make_log(tmp_path, number, OWN, *([USED] if number != lost else []))
-    check_logs(FILES, str(tmp_path), 2)
+    check_logs(FILES, tmp_path, 2)
     shutil.rmtree(tmp_path / "wal" / f"container-{lost}")
     with pytest.raises(DataCorruptionError, match=rf"missing.*container-{lost}"):
-        check_logs(FILES, str(tmp_path), 2)
+        check_logs(FILES, tmp_path, 2)
     (tmp_path / "wal" / f"container-{lost}").mkdir()
     with pytest.raises(DataCorruptionError, match=rf"missing.*container-{lost}"):
-        check_logs(FILES, str(tmp_path), 2)
+        check_logs(FILES, tmp_path, 2)
 
 
 async def test_a_log_whose_segments_all_left_memory_was_used(tmp_path):
     await make_log(tmp_path, 0, OWN, ops.Append(4, 3, 0, {}, b"a row"))
     with pytest.raises(DataCorruptionError, match=r"missing.*container-1"):
-        check_logs(FILES, str(tmp_path), 2)
+        check_logs(FILES, tmp_path, 2)
 
 
 async def test_a_chunk_proves_that_there_were_logs(tmp_path):
@@ -194,7 +203,7 @@ async def test_a_chunk_proves_that_there_were_logs(tmp_path):
     chunk.parent.mkdir(parents=True)
     chunk.write_bytes(b"content")
     with pytest.raises(DataCorruptionError, match=r"missing.*container-0"):
-        check_logs(FILES, str(tmp_path), 1)
+        check_logs(FILES, tmp_path, 1)
 
 
 async def test_where_only_chunks_are_left_nobody_guesses_the_number_of_containers(tmp_path):
@@ -212,16 +221,16 @@ async def test_what_cannot_be_looked_into_proves_that_there_were_logs(tmp_path):
     (tmp_path / "chunks").mkdir()
     (tmp_path / "chunks" / "demo").symlink_to(tmp_path / "elsewhere")
     with pytest.raises(DataCorruptionError, match=r"chunks/demo cannot be looked into.*container-0"):
-        check_logs(FILES, str(tmp_path), 1)
+        check_logs(FILES, tmp_path, 1)
 
 
 async def test_what_a_mounted_volume_brings_along_proves_nothing(tmp_path):
     for name in ("lost+found", ".snapshot"):
         (tmp_path / "chunks" / name).mkdir(parents=True)
-    check_logs(Forbidding(("lost+found", ".snapshot")), str(tmp_path), 1)
+    check_logs(Forbidding(("lost+found", ".snapshot")), tmp_path, 1)
     (tmp_path / "chunks" / "demo").mkdir()
     with pytest.raises(DataCorruptionError, match="chunks/demo cannot be looked into"):
-        check_logs(Forbidding(("demo",)), str(tmp_path), 1)
+        check_logs(Forbidding(("demo",)), tmp_path, 1)
 
 
 async def test_what_containers_keep_for_themselves_proves_nothing(tmp_path):
@@ -230,27 +239,27 @@ async def test_what_containers_keep_for_themselves_proves_nothing(tmp_path):
     chunk.write_bytes(b"content")
     row = encode_segment_row(SegmentRow(1, 0, 0, False, 1 << 20, 0, 0))
     await make_log(tmp_path, 0, OWN, ops.StorageRows(4, {"s/_system/containers/metadata_0.3": row}))
-    check_logs(FILES, str(tmp_path), 2)
+    check_logs(FILES, tmp_path, 2)
 
 
 async def test_a_log_without_its_owner_is_not_missing(tmp_path):
     # Opening it says what is wrong.
     await make_log(tmp_path, 0, OWN, USED)
     (tmp_path / "wal" / "container-0" / "owner").unlink()
-    check_logs(FILES, str(tmp_path), 1)
+    check_logs(FILES, tmp_path, 1)
 
 
 async def test_a_log_beyond_the_number_of_containers_is_never_passed_over(tmp_path):
     for number in range(3):
         await make_log(tmp_path, number, OWN, USED)
-    check_logs(FILES, str(tmp_path), 3)
+    check_logs(FILES, tmp_path, 3)
     with pytest.raises(DataCorruptionError, match=r"2 containers.*container 2 exists.*headrace\.json"):
-        check_logs(FILES, str(tmp_path), 2)
+        check_logs(FILES, tmp_path, 2)
     # Also if nothing is left in it, and nothing else is missing.
     shutil.rmtree(tmp_path / "wal" / "container-2")
     (tmp_path / "wal" / "container-9").mkdir()
     with pytest.raises(DataCorruptionError, match="at least 10"):
-        check_logs(FILES, str(tmp_path), 2)
+        check_logs(FILES, tmp_path, 2)
 
 
 @pytest.mark.parametrize("container", [0, 1])
@@ -261,7 +270,7 @@ async def test_a_copy_of_a_log_proves_that_this_log_existed_and_no_other(tmp_pat
     path.parent.mkdir(parents=True)
     path.write_bytes(b"")
     if container == 0:  # it was quick, the other one was never made
-        assert find_unmade(FILES, str(tmp_path), 2) == [1]
+        assert find_unmade(FILES, tmp_path, 2) == [1]
     else:
         with pytest.raises(DataCorruptionError, match="the log of this container is missing"):
-            find_unmade(FILES, str(tmp_path), 2)
+            find_unmade(FILES, tmp_path, 2)

@@ -233,7 +233,7 @@ from headrace.segmentstore.container.config import ContainerConfig
 from headrace.segmentstore.storagewriter.config import StorageWriterConfig
 from headrace.standalone import data_plane, server
 from headrace.standalone.config import StandaloneConfig
-from headrace.wal.file.loop_writes import LoopWritesConfig
+from headrace.wal.loop_writes import LoopWritesConfig
 
 
 class HangingLog(OsFilesystem):

@@ -1,7 +1,7 @@
 import asyncio
 
 from headrace.errors import StorageFullError
-from headrace.wal import MemoryLogStore, MemoryWal
+from headrace.wal.memory import MemoryLogStore, MemoryWal
 from tests.unit.wal.world import History, append_some, read_all
 
 

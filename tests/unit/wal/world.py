@@ -15,8 +15,10 @@ from headrace.testing.disk import DiskConfig, SimulatedDisk
 from headrace.testing.failures import ProcessGoneError
 from headrace.testing.filesystem import SimulatedFilesystem
 from headrace.testing.loop import SimulatedLoop
-from headrace.wal import FileWal, Wal, WalConfig
-from headrace.wal.file.loop_writes import LoopWrites, LoopWritesConfig
+from headrace.wal.config import WalConfig
+from headrace.wal.contract import Wal
+from headrace.wal.file import FileWal
+from headrace.wal.loop_writes import LoopWrites, LoopWritesConfig
 
 T = TypeVar("T")
 

@@ -12,7 +12,6 @@ import traceback
 from typing import Final
 
 from headrace.errors import DataCorruptionError
-from headrace.runtime.filesystem import Filesystem
 from headrace.segmentstore.inspection.container_replay import ReplayedContainer, replay_container
 from headrace.segmentstore.inspection.findings import CheckReport
 from headrace.segmentstore.inspection.inactive_segments import open_catalogue, read_inactive
@@ -22,7 +21,7 @@ from headrace.segmentstore.inspection.storage_table import load_storage_table
 from headrace.segmentstore.state.segment_state import SegmentState
 from headrace.storage.chunks.segment_layout import load_layout
 from headrace.storage.inspect import StoredChunks
-from headrace.wal.log_snapshot import look_steadily
+from headrace.wal.logs import FoundLog, look_steadily
 
 _LOG_DAMAGED: Final = (
     "copy the data directory aside, then put the file back from a copy; the container does not start before"
@@ -30,9 +29,7 @@ _LOG_DAMAGED: Final = (
 _BYTES_LOST: Final = "the log was truncated too early; keep the data directory and report it"
 
 
-def check_container(
-    container_id: int, log_directory: str, chunks: StoredChunks, files: Filesystem, *, deep: bool
-) -> CheckReport:
+def check_container(container_id: int, log: FoundLog, chunks: StoredChunks, *, deep: bool) -> CheckReport:
     """Check one container; ``deep`` also reads every stored byte and compares it with its checksum.
 
     Raises:
@@ -40,13 +37,13 @@ def check_container(
     """
     report = CheckReport(container_id)
     try:
-        replayed, catalogue, problem = _look(container_id, log_directory, chunks, files)
+        replayed, catalogue, problem = _look(container_id, log, chunks)
     except DataCorruptionError as error:
-        report.damage("log", str(error), log_directory, _LOG_DAMAGED)
+        report.damage("log", str(error), log.place, _LOG_DAMAGED)
         return report
     except OSError as error:
         what = f"the log of this container cannot be read: {error}"
-        report.damage("log", what, log_directory, "look at the disk and at the permissions of the files")
+        report.damage("log", what, log.place, "look at the disk and at the permissions of the files")
         return report
     report.complete = True
     report.epoch = replayed.state.epoch
@@ -66,37 +63,35 @@ def check_container(
     if deep and report.damaged:
         report.tables_left_out = True
     elif deep:
-        _check_tables(report, log_directory, chunks, files)
+        _check_tables(report, log, chunks)
     return report
 
 
-def replay_with_rows(
-    container_id: int, log_directory: str, chunks: StoredChunks, files: Filesystem
-) -> ReplayedContainer:
+def replay_with_rows(container_id: int, log: FoundLog, chunks: StoredChunks) -> ReplayedContainer:
     """Replay, again if a running server truncated the log meanwhile; load the rows of storage as of then.
 
     Raises as ``replay_container``, and as ``load_storage_table``.
     """
-    return replay_with_catalogue(container_id, log_directory, chunks, files)[0]
+    return replay_with_catalogue(container_id, log, chunks)[0]
 
 
 def replay_with_catalogue(
-    container_id: int, log_directory: str, chunks: StoredChunks, files: Filesystem
+    container_id: int, log: FoundLog, chunks: StoredChunks
 ) -> tuple[ReplayedContainer, SegmentContents]:
     """Do as :func:`replay_with_rows` does; return also the segment catalogue of the same moment."""
-    replayed, catalogue, problem = _look(container_id, log_directory, chunks, files)
+    replayed, catalogue, problem = _look(container_id, log, chunks)
     if problem:
         raise DataCorruptionError(problem)
     return replayed, catalogue
 
 
 def _look(
-    container_id: int, log_directory: str, chunks: StoredChunks, files: Filesystem
+    container_id: int, log: FoundLog, chunks: StoredChunks
 ) -> tuple[ReplayedContainer, SegmentContents, str]:
     """Return a container, its catalogue, and why its rows of storage are unknown, if they are."""
 
     def look() -> tuple[ReplayedContainer, SegmentContents, str]:
-        replayed = replay_container(container_id, log_directory, files)
+        replayed = replay_container(container_id, log)
         catalogue, problem = open_catalogue(replayed, chunks), ""
         try:
             load_storage_table(replayed, chunks)
@@ -198,7 +193,7 @@ def _check_inactive_segment(replayed: ReplayedContainer, segment: SegmentState, 
         report.damage("inactive length", what, where, _BYTES_LOST)
 
 
-def _check_tables(report: CheckReport, log_directory: str, chunks: StoredChunks, files: Filesystem) -> None:
+def _check_tables(report: CheckReport, log: FoundLog, chunks: StoredChunks) -> None:
     """Every table must decode from its first byte to its last.
 
     Replays again: the stored bytes were read since the log was, and a running server may have truncated it
@@ -206,7 +201,7 @@ def _check_tables(report: CheckReport, log_directory: str, chunks: StoredChunks,
     """
 
     def look() -> tuple[list[SegmentState], SegmentContents]:
-        replayed = replay_container(report.container_id, log_directory, files)
+        replayed = replay_container(report.container_id, log)
         load_storage_table(replayed, chunks)
         tables = [state for state in replayed.state.by_name.values() if state.is_table]
         return tables, SegmentContents(replayed, tables, chunks)

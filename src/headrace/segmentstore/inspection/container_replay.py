@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from typing import Final, cast
 
 from headrace.errors import DataCorruptionError
-from headrace.runtime.filesystem import Filesystem
 from headrace.segmentstore.container.stored_lengths import StoredLengths
 from headrace.segmentstore.contract import ReadIndex, StorageOperation
 from headrace.segmentstore.durablelog.log_replay import LogReplay
@@ -22,7 +21,7 @@ from headrace.segmentstore.inspection.log_coverage import LogCoverage
 from headrace.segmentstore.operations import catalogue as ops
 from headrace.segmentstore.state.container_state import ContainerState
 from headrace.segmentstore.state.segment_state import SegmentState
-from headrace.wal.log_snapshot import ContainerLog, LogFrame
+from headrace.wal.logs import FoundLog, LogFrame, LogSnapshot
 
 CHECKPOINTS_MAX: Final = 1000
 
@@ -56,7 +55,7 @@ class FoundCheckpoint:
 class ReplayedContainer:
     """The state that a successor would recover, and where the log ended."""
 
-    log: ContainerLog
+    log: LogSnapshot
     state: ContainerState
     coverage: LogCoverage
     recovered: bool
@@ -90,20 +89,18 @@ class ReplayedContainer:
         return sorted(found, key=lambda state: (self.is_retired(state), -state.segment_id))
 
 
-def replay_container(container_id: int, directory: str, files: Filesystem) -> ReplayedContainer:
-    """Replay the log in ``directory``.
+def replay_container(container_id: int, found: FoundLog) -> ReplayedContainer:
+    """Replay the log of a container.
 
     Raises:
         DataCorruptionError: the log is missing or damaged, or contradicts itself; names file and offset.
         SnapshotLostError: a running server truncated the log meanwhile; retry.
         OSError: it cannot be read.
     """
-    log = ContainerLog(directory, files)
+    log = found.snapshot()
     if log.problem:
         raise DataCorruptionError(log.problem)
-    owner = log.log.owner
-    assert owner is not None
-    state = ContainerState(container_id, owner.epoch)
+    state = ContainerState(container_id, log.epoch)
     coverage = LogCoverage()
     # It implements what a replay calls; nothing reads from it.
     read_index = cast("ReadIndex", coverage)
@@ -113,11 +110,11 @@ def replay_container(container_id: int, directory: str, files: Filesystem) -> Re
     )
     result = ReplayedContainer(log, state, coverage, False, replay.retired)
     begins: dict[int, tuple[int, int]] = {}
-    for found in read_operations(_counted(log.frames(), result)):
-        _feed(replay, found)
+    for operation in read_operations(_counted(log.frames(), result)):
+        _feed(replay, operation)
         result.operations += 1
         result.operations_after_checkpoint += 1
-        _note_checkpoint(result, begins, found)
+        _note_checkpoint(result, begins, operation)
     result.recovered = replay.finish()
     return result
 

@@ -12,7 +12,7 @@ from headrace.segmentstore.durablelog.frame_format import ENTRY_HEADER, FRAME_HE
 from headrace.segmentstore.durablelog.frame_reader import FrameReader
 from headrace.segmentstore.operations import codec
 from headrace.segmentstore.operations.catalogue import Operation
-from headrace.wal.log_snapshot import LogFrame
+from headrace.wal.logs import LogFrame
 
 
 @dataclass(slots=True)

@@ -24,16 +24,10 @@ from headrace.segmentstore.inspection.container_replay import replay_container
 from headrace.standalone.chunk_store import ChunkStore
 from headrace.standalone.data_directory import check_is_directory
 from headrace.standalone.rebuild.choice import agree, candidates, is_outdated, next_epoch
-from headrace.standalone.rebuild.rebuilt_directory import (
-    check_vacant,
-    log_directory,
-    make_log_directory,
-    mark_directory,
-    record_system,
-)
+from headrace.standalone.rebuild.rebuilt_directory import check_vacant, record_system
 from headrace.standalone.rebuild.rebuilt_log import RebuiltLog
 from headrace.standalone.rebuild.report import RebuiltContainer, describe, find_newer
-from headrace.standalone.unfinished_rebuild import Wanted, end_rebuild
+from headrace.standalone.unfinished_rebuild import Wanted, begin_rebuild, end_rebuild
 from headrace.storage.checkpoints.checkpoint_store import CheckpointStore
 from headrace.storage.checkpoints.config import StorageCheckpointsConfig
 from headrace.storage.checkpoints.listed import Listed, next_checkpoint, sort_objects
@@ -45,6 +39,7 @@ from headrace.storage.metadata.rows import CHUNK_PREFIX
 from headrace.storage.providers.contract import ChunkProvider
 from headrace.storage.providers.location import StorageLocation
 from headrace.storage.store_identity import find_identity, make_identity
+from headrace.wal.stores import make_logs
 
 _logger = logging.getLogger(__name__)
 
@@ -85,6 +80,7 @@ class Rebuild:
         self._wanted = wanted
         self._runtime = runtime
         self._run = run
+        self._logs = make_logs(directory, runtime)
         self._location = StorageLocation.parse(wanted.source)
         self._chunks = StoreObjects(wanted.source, provider, run)
         self._listed: dict[str, int] = {}
@@ -130,7 +126,7 @@ class Rebuild:
             checkpoints = [found for each in listed.values() for found in each]
             epoch = next_epoch(self._listed, checkpoints)
             store = ChunkStore(self._location, system)
-            mark_directory(self._runtime.filesystem, self._directory, self._wanted)
+            self._run(self._mark())
             record_system(self._runtime.filesystem, self._directory, count, store)
             report = RebuildReport(self._wanted.source, self._directory, system, epoch=epoch)
             rows: dict[str, bytes] = {}
@@ -158,6 +154,14 @@ class Rebuild:
             "owners of the former system go on writing storage checkpoints: stop them, and repeat this"
         )
 
+    async def _mark(self) -> None:
+        """Mark the directory, which was found vacant, then delete the logs that an unfinished rebuild has
+        made. Raises: OSError.
+        """
+        begin_rebuild(self._runtime.filesystem, self._directory, self._wanted)
+        for container in self._logs.numbers():
+            await self._logs.delete(container)
+
     # ---------------------------------------------------------------------------------- one container
 
     def _rebuild_container(
@@ -179,8 +183,7 @@ class Rebuild:
         for manifest in choices:
             try:
                 self._run(self._make_log(manifest, report.epoch))
-                log = log_directory(self._directory, container)
-                replayed = replay_container(container, log, self._runtime.filesystem)
+                replayed = replay_container(container, self._logs.log(container))
                 now_ms = self._runtime.clock.now_ms()
                 described, streams = describe(replayed, self._chunks, manifest, now_ms, passed_over)
             except DataCorruptionError as error:
@@ -204,11 +207,7 @@ class Rebuild:
 
     async def _make_log(self, manifest: Manifest, epoch: int) -> None:
         """Make the log of a container anew. Raises: DataCorruptionError."""
-        files = self._runtime.filesystem
-        directory = make_log_directory(files, self._directory, manifest.container)
-        for name in files.listdir(directory):
-            files.unlink(f"{directory}/{name}")  # of an attempt with another checkpoint
-        log = RebuiltLog(directory, self._runtime, epoch)
+        log = RebuiltLog(self._logs, manifest.container, self._runtime.entropy, epoch)
         try:
             await log.open()
             store = CheckpointStore(self._provider, manifest.container, _CALL_S)

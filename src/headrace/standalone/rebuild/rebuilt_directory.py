@@ -7,8 +7,8 @@ from headrace.runtime.filesystem import Filesystem
 from headrace.standalone.advised_commands import find_vacant, has_other_chunks, rebuild_command
 from headrace.standalone.chunk_root import chunk_root
 from headrace.standalone.chunk_store import ChunkStore, facts_of
-from headrace.standalone.data_directory import find_logs, find_used_log, make_record
-from headrace.standalone.unfinished_rebuild import Wanted, begin_rebuild, is_marked
+from headrace.standalone.data_directory import find_used_log, make_record
+from headrace.standalone.unfinished_rebuild import Wanted, is_marked
 from headrace.storage.providers.location import StorageLocation
 
 
@@ -34,34 +34,8 @@ def check_vacant(files: Filesystem, directory: str, wanted: Wanted) -> None:
     )
 
 
-def mark_directory(files: Filesystem, directory: str, wanted: Wanted) -> None:
-    """Mark a directory that was found vacant, then remove the logs that an unfinished rebuild has made.
-    Raises: OSError.
-    """
-    begin_rebuild(files, directory, wanted)
-    for container in find_logs(files, directory):
-        log = log_directory(directory, container)
-        for name in files.listdir(log):
-            files.unlink(f"{log}/{name}")
-        files.fsync_directory(log)
-
-
 def record_system(files: Filesystem, directory: str, containers: int, store: ChunkStore) -> None:
     """Write the record of the directory; what an earlier attempt has recorded means nothing without a log.
     Raises: OSError.
     """
     make_record(files, directory, containers, facts_of(store, directory))
-
-
-def make_log_directory(files: Filesystem, directory: str, container: int) -> str:
-    """Make the directory of a log, durably, and return it."""
-    logs, log = f"{directory}/wal", log_directory(directory, container)
-    for path, above in ((logs, directory), (log, logs)):
-        if not files.exists(path):
-            files.mkdir(path)
-            files.fsync_directory(above)
-    return log
-
-
-def log_directory(directory: str, container: int) -> str:
-    return f"{directory}/wal/container-{container}"

@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Iterable
 
 from headrace.errors import DataCorruptionError
-from headrace.runtime.context import Runtime
+from headrace.runtime.entropy import Entropy
 from headrace.segmentstore.durablelog.frame_format import ENTRY_HEADER, FRAME_HEADER, VERSION, WHOLE
 from headrace.segmentstore.durablelog.frame_reader import FrameReader
 from headrace.segmentstore.operations import catalogue as ops
@@ -15,24 +15,20 @@ from headrace.segmentstore.operations import codec
 from headrace.storage.chunks.chunk_names import INCARNATION_CHARS
 from headrace.storage.metadata.rows import INCARNATION_KEY, encode_incarnation_row
 from headrace.wal.contract import Wal, WalFrame
-from headrace.wal.file.begun_log import begin_log
-from headrace.wal.file.file_wal import FileWal
+from headrace.wal.logs import Logs
 
 
 class RebuiltLog:
-    """The log in ``directory``, which exists and is empty, with ``epoch`` for its first owner: this one."""
+    """The log of a container, in place of one that may be there, with ``epoch`` for its first owner: this
+    one.
+    """
 
-    def __init__(self, directory: str, runtime: Runtime, epoch: int) -> None:
-        self._directory = directory
-        self._runtime = runtime
+    def __init__(self, logs: Logs, container: int, entropy: Entropy, epoch: int) -> None:
+        self._logs = logs
+        self._container = container
+        self._entropy = entropy
         self._epoch = epoch
-        self._wal: Wal = FileWal(
-            directory,
-            filesystem=runtime.filesystem,
-            clock=runtime.clock,
-            entropy=runtime.entropy,
-            threads=runtime.threads,
-        )
+        self._wal: Wal = logs.make_wal(container)
         self._reader = FrameReader()
         self._address = 0
         self._sequence = 0
@@ -40,8 +36,8 @@ class RebuiltLog:
 
     async def open(self) -> None:
         """Raises: OSError, WalWriteError, StorageFullError."""
-        runtime = self._runtime
-        begin_log(self._directory, runtime.filesystem, self._epoch, runtime.clock, runtime.entropy)
+        await self._logs.delete(self._container)
+        await self._logs.begin(self._container, self._epoch)
         await self._wal.open()
         assert self._wal.epoch == self._epoch
 
@@ -62,7 +58,7 @@ class RebuiltLog:
 
         So no object that the lost end of the log may have named is ever taken for an orphan.
         """
-        name = self._runtime.entropy.token(INCARNATION_CHARS // 2).hex()
+        name = self._entropy.token(INCARNATION_CHARS // 2).hex()
         changes = {INCARNATION_KEY: encode_incarnation_row(name)}
         pieces = codec.encode(ops.StorageRows(self._sequence + 1, changes))
         size = sum(map(len, pieces))

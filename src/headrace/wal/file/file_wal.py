@@ -30,8 +30,8 @@ from headrace.wal.config import WalConfig
 from headrace.wal.contract import WalFrame, WalRecord, WalStatistics
 from headrace.wal.file.group_commit import GroupCommit
 from headrace.wal.file.last_steps import LastSteps
+from headrace.wal.file.log_copy import copy_log
 from headrace.wal.file.log_tail import LogTail
-from headrace.wal.file.loop_writes import LoopWrites
 from headrace.wal.file.owner_format import OwnerRecord
 from headrace.wal.file.owner_record import OwnerFile
 from headrace.wal.file.owner_wait import run_when_unlocked
@@ -42,6 +42,7 @@ from headrace.wal.file.segment_format import DATA_OFFSET, FileHead, short_log_id
 from headrace.wal.file.truncation import Truncation
 from headrace.wal.frame_memory import FrameMemory
 from headrace.wal.frame_pool import FrameLender, FramePool
+from headrace.wal.loop_writes import LoopWrites
 
 T = TypeVar("T")
 
@@ -321,8 +322,6 @@ class FileWal(FrameLender):
 
     def copy_records(self) -> AsyncGenerator[list[bytes], None]:
         """See ``Wal.copy_records``. Read in the thread of the files, in small steps."""
-        from headrace.wal.log_copy import copy_log  # it reads logs of others, too, and knows this module
-
         return copy_log(self._work, self._directory, self._filesystem)
 
     # ---- appending

@@ -35,12 +35,12 @@ from headrace.runtime.latency import LATENCY_EDGES_S
 from headrace.wal.contract import WalStatistics
 from headrace.wal.file.frame_write import FrameWrite
 from headrace.wal.file.log_tail import LogTail
-from headrace.wal.file.loop_writes import LoopWrites
 from headrace.wal.file.owner_record import OwnerFile
 from headrace.wal.file.segment_file import SegmentFile
 from headrace.wal.file.segment_files import SegmentFiles
 from headrace.wal.file.space_wait import SpaceWait
 from headrace.wal.frame import Done, Frame
+from headrace.wal.loop_writes import LoopWrites
 from headrace.wal.record_format import KIND_CLOSE, KIND_DATA, encode_header
 
 #: Frames are written together up to this size. Larger writes keep one writer busy while the other one idles.

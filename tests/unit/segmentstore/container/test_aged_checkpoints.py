@@ -37,7 +37,7 @@ def counted(bench):
 
 
 def has_secret(bench):
-    return any(SECRET in payload for _, payload in bench.logs.get_log("c0").records)
+    return any(SECRET in payload for *_, payload in bench.logs.get_log("c0").records)
 
 
 async def test_truncated_and_deleted_bytes_leave_the_log_of_a_quiet_container_in_a_bounded_time():

@@ -30,7 +30,7 @@ class PurgeBench(Bench):
 
     def holds(self, marker):
         """Whether an object has it, or the log."""
-        records = b"".join(bytes(content) for _, content in self.logs.get_log("c0").records)
+        records = b"".join(bytes(content) for *_, content in self.logs.get_log("c0").records)
         return [marker in b"".join(bytes(each) for each in self.objects.objects.values()), marker in records]
 
 

@@ -54,7 +54,7 @@ class Copied(Bench):
         ]
 
     def logged(self):
-        return [content for _, content in self.logs.get_log("c0").records]
+        return [content for *_, content in self.logs.get_log("c0").records]
 
     def chunk_count(self):
         return sum("s/" in name for name in self.chunks.objects)

@@ -19,6 +19,7 @@ from headrace.segmentstore.state.segment_state import SegmentState
 from headrace.segmentstore.tables.entry_format import encode_entries
 from headrace.storage.inspect import ChunkFiles
 from headrace.storage.metadata import rows as r
+from headrace.wal.file.logs import FoundFileLog
 from tests.unit.segmentstore.inspection.logs import INCARNATION, checkpoint, make_log, store_segment
 
 CATALOGUE, TABLE, STORAGE, ACTIVE, INACTIVE = 1, 2, 3, 5, 6
@@ -65,7 +66,7 @@ class Place:
         await self.make(*own, *active, behind=behind)
 
     def check(self, *, deep=False):
-        return check_container(0, str(self.log), self.chunks, self.files, deep=deep)
+        return check_container(0, FoundFileLog(str(self.log), self.files), self.chunks, deep=deep)
 
     def found(self, **arguments):
         return [(finding.what, finding.where) for finding in self.check(**arguments).findings]

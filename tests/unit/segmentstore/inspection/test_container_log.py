@@ -13,9 +13,10 @@ from headrace.segmentstore.inspection.container_replay import replay_container
 from headrace.segmentstore.inspection.frames import read_operations
 from headrace.segmentstore.operations import catalogue as ops
 from headrace.storage.inspect import ChunkFiles
+from headrace.wal.file.log_snapshot import FileLogSnapshot
+from headrace.wal.file.logs import FoundFileLog
 from headrace.wal.file.owner_format import NEWEST_SLOTS_AT
 from headrace.wal.file.segment_format import parse_name
-from headrace.wal.log_snapshot import ContainerLog
 from tests.unit.segmentstore.inspection.logs import BEGINNING, make_log
 
 SEGMENT = ops.MapSegment(3, 3, "demo/s", {})
@@ -61,7 +62,7 @@ async def test_a_long_log_is_read_in_little_memory(tmp_path):
     await make_log(tmp_path / "log", [*BEGINNING, SEGMENT, *appends(count)])
     tracemalloc.start()
     try:
-        replayed = replay_container(0, str(tmp_path / "log"), ReadOnlyFiles())
+        replayed = replay_container(0, FoundFileLog(str(tmp_path / "log"), ReadOnlyFiles()))
         found = sum(1 for _ in read_operations(replayed.log.frames()))
         peak = tracemalloc.get_traced_memory()[1]
     finally:
@@ -76,14 +77,14 @@ async def test_a_long_log_is_read_in_little_memory(tmp_path):
 
 async def test_damage_that_is_gone_at_the_second_look_was_a_record_in_flight(tmp_path):
     await make_log(tmp_path / "log", [*BEGINNING, SEGMENT, *appends(20)], operations_per_frame=1)
-    log = ContainerLog(str(tmp_path / "log"), ChangingFiles(damaged_looks=1))
+    log = FileLogSnapshot(str(tmp_path / "log"), ChangingFiles(damaged_looks=1))
     assert not log.problem
     assert sum(1 for _ in log.frames()) == 23
 
 
 async def test_damage_that_stays_is_damage(tmp_path):
     await make_log(tmp_path / "log", [*BEGINNING, SEGMENT, *appends(20)], operations_per_frame=1)
-    log = ContainerLog(str(tmp_path / "log"), ChangingFiles(damaged_looks=1000))
+    log = FileLogSnapshot(str(tmp_path / "log"), ChangingFiles(damaged_looks=1000))
     assert "offset 16384" in log.problem
     shown = []
     with pytest.raises(DataCorruptionError, match="offset 16384"):
@@ -94,14 +95,14 @@ async def test_damage_that_stays_is_damage(tmp_path):
 async def test_a_log_that_never_holds_still_is_said_to_be_one(tmp_path):
     await make_log(tmp_path / "log", [*BEGINNING, SEGMENT, *appends(20)], operations_per_frame=1)
     with pytest.raises(SnapshotLostError):
-        ContainerLog(str(tmp_path / "log"), ChangingFiles(damaged_looks=1000, moving=True))
+        FileLogSnapshot(str(tmp_path / "log"), ChangingFiles(damaged_looks=1000, moving=True))
     with pytest.raises(SnapshotLostError):
-        ContainerLog(str(tmp_path / "log"), ChangingFiles(vanishing_looks=1000))
+        FileLogSnapshot(str(tmp_path / "log"), ChangingFiles(vanishing_looks=1000))
 
 
 async def test_a_file_that_is_recycled_meanwhile_is_looked_for_again(tmp_path):
     await make_log(tmp_path / "log", [*BEGINNING, SEGMENT, *appends(20)])
-    assert not ContainerLog(str(tmp_path / "log"), ChangingFiles(vanishing_looks=2)).problem
+    assert not FileLogSnapshot(str(tmp_path / "log"), ChangingFiles(vanishing_looks=2)).problem
 
 
 @pytest.mark.parametrize(
@@ -117,7 +118,7 @@ async def test_a_file_that_is_recycled_meanwhile_is_looked_for_again(tmp_path):
 async def test_a_log_that_contradicts_itself_is_a_finding_with_its_place(tmp_path, wrong, words):
     await make_log(tmp_path / "log", [*BEGINNING, SEGMENT, wrong], operations_per_frame=1)
     chunks = ChunkFiles(str(tmp_path / "chunks"), ReadOnlyFiles())
-    report = check_container(0, str(tmp_path / "log"), chunks, ReadOnlyFiles(), deep=False)
+    report = check_container(0, FoundFileLog(str(tmp_path / "log"), ReadOnlyFiles()), chunks, deep=False)
     (finding,) = report.findings
     assert words in finding.what
     assert "000000000001-000000000001.wal at offset 24576" in finding.what
@@ -127,7 +128,7 @@ async def test_a_log_that_contradicts_itself_is_a_finding_with_its_place(tmp_pat
 async def test_operations_without_a_checkpoint_are_a_finding(tmp_path):
     await make_log(tmp_path / "log", [SEGMENT, *appends(3)])
     chunks = ChunkFiles(str(tmp_path / "chunks"), ReadOnlyFiles())
-    report = check_container(0, str(tmp_path / "log"), chunks, ReadOnlyFiles(), deep=False)
+    report = check_container(0, FoundFileLog(str(tmp_path / "log"), ReadOnlyFiles()), chunks, deep=False)
     assert [finding.what for finding in report.findings] == [
         "the log holds operations but no whole metadata checkpoint"
     ]
@@ -140,10 +141,10 @@ async def test_a_log_whose_newest_file_was_deleted_is_reported_with_its_name(tmp
     lost = max(path.name for path in log.iterdir() if path.suffix == ".wal")
     files = ReadOnlyFiles()
     chunks = ChunkFiles(str(tmp_path / "chunks"), files)
-    assert not ContainerLog(str(log), files).problem
+    assert not FileLogSnapshot(str(log), files).problem
     (log / lost).unlink()
-    assert lost in ContainerLog(str(log), files).problem
-    report = check_container(0, str(log), chunks, files, deep=False)
+    assert lost in FileLogSnapshot(str(log), files).problem
+    report = check_container(0, FoundFileLog(str(log), files), chunks, deep=False)
     assert report.damaged
     assert lost in report.findings[0].what
 
@@ -164,10 +165,11 @@ async def test_a_log_without_the_files_that_its_owner_vouches_for_is_refused_alt
             path.unlink()
 
     remove(epoch=3)
-    assert not ContainerLog(str(log), files).problem, "its owner may have died before it made a file"
+    assert not FileLogSnapshot(str(log), files).problem, "its owner may have died before it made a file"
     remove(epoch=2)
     assert (
-        ContainerLog(str(log), files).problem == f"log files of container epoch 2 are missing ({log}/owner)"
+        FileLogSnapshot(str(log), files).problem
+        == f"log files of container epoch 2 are missing ({log}/owner)"
     )
 
 
@@ -177,12 +179,12 @@ async def test_an_owner_record_that_is_older_than_the_files_is_refused(tmp_path)
     former = (log / "owner").read_bytes()
     await make_log(log, appends(3))
     (log / "owner").write_bytes(former)
-    problem = ContainerLog(str(log), ReadOnlyFiles()).problem
+    problem = FileLogSnapshot(str(log), ReadOnlyFiles()).problem
     assert problem == f"the owner record says container epoch 1, but files of 2 exist ({log}/owner)"
 
 
 async def test_frames_are_counted_where_operations_span_several(tmp_path):
     await make_log(tmp_path / "log", [*BEGINNING, SEGMENT], spanning=appends(2))
-    replayed = replay_container(0, str(tmp_path / "log"), ReadOnlyFiles())
+    replayed = replay_container(0, FoundFileLog(str(tmp_path / "log"), ReadOnlyFiles()))
     assert replayed.operations == 5
     assert replayed.frames == sum(1 for _ in replayed.log.frames()) == 5

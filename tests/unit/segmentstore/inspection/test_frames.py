@@ -4,7 +4,7 @@ import pytest
 
 from headrace.errors import DataCorruptionError
 from headrace.segmentstore.inspection.frames import read_operations, summarise_frames
-from headrace.wal.log_snapshot import LogFrame
+from headrace.wal.logs import LogFrame
 
 GOLDEN = Path(__file__).parents[3] / "golden" / "data_frame" / "v1" / "one_delete.hex"
 ONE_DELETE = bytes.fromhex(GOLDEN.read_text())

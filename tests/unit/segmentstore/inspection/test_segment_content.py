@@ -10,6 +10,7 @@ from headrace.segmentstore.operations import catalogue as ops
 from headrace.segmentstore.state.metadata_checkpoint import encode_segment_row
 from headrace.segmentstore.state.segment_state import SegmentState
 from headrace.storage.inspect import ChunkFiles
+from headrace.wal.file.logs import FoundFileLog
 from tests.unit.segmentstore.inspection.logs import checkpoint, make_log, store_segment
 
 WRITER = bytes(16)
@@ -33,7 +34,7 @@ class Place:
         return self
 
     def read(self):
-        replayed = replay_container(0, str(self.log), self.files)
+        replayed = replay_container(0, FoundFileLog(str(self.log), self.files))
         segment = replayed.state.get("demo/s")
         contents = SegmentContents(replayed, [segment], self.chunks)
         found = b""

@@ -10,7 +10,8 @@ import pytest
 
 from headrace.errors import ClosedError, StorageFullError, WalWriteError
 from headrace.runtime.filesystem import OsFilesystem
-from headrace.wal import FileWal, WalConfig
+from headrace.wal.config import WalConfig
+from headrace.wal.file import FileWal
 from tests.unit.wal.world import History, append_some
 
 CONFIG = WalConfig(frame_bytes_max=512, frames_max=6, segment_file_bytes=1 << 20, zero_ahead_bytes=0)

@@ -7,11 +7,11 @@ import pytest
 from headrace.errors import FencedOutError, StorageFullError, WalWriteError
 from headrace.wal.contract import WalStatistics
 from headrace.wal.file.group_commit import WRITE_BYTES_MAX, GroupCommit
-from headrace.wal.file.loop_writes import LoopWrites, LoopWritesConfig
 from headrace.wal.file.segment_file import SegmentFile
 from headrace.wal.file.segment_format import DATA_OFFSET
 from headrace.wal.file.space_wait import PAUSE_S
 from headrace.wal.frame_pool import FramePool
+from headrace.wal.loop_writes import LoopWrites, LoopWritesConfig
 from headrace.wal.record_format import decode_header
 
 

@@ -5,7 +5,8 @@ import errno
 
 from headrace.errors import FencedOutError, StorageFullError, WalWriteError
 from headrace.limits import KIB, MIB
-from headrace.wal import WalConfig, WalStatistics
+from headrace.wal.config import WalConfig
+from headrace.wal.contract import WalStatistics
 from headrace.wal.file.log_tail import LogTail
 from headrace.wal.file.segment_file import SegmentFile
 from headrace.wal.file.segment_format import DATA_OFFSET, FileHead

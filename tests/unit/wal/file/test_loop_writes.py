@@ -3,7 +3,7 @@
 import pytest
 
 from headrace.limits import KIB
-from headrace.wal.file.loop_writes import (
+from headrace.wal.loop_writes import (
     IN_FLIGHT_MAX,
     PAUSE_S_MAX,
     PAUSE_S_MIN,

@@ -8,10 +8,11 @@ import pytest
 
 from headrace.errors import WalWriteError
 from headrace.runtime import blocking
-from headrace.wal import FileWal, WalConfig, frame_memory
-from headrace.wal.file import loop_writes
-from headrace.wal.file.loop_writes import LoopWrites, LoopWritesConfig
+from headrace.wal import frame_memory, loop_writes
+from headrace.wal.config import WalConfig
+from headrace.wal.file import FileWal
 from headrace.wal.file.truncation import Truncation
+from headrace.wal.loop_writes import LoopWrites, LoopWritesConfig
 from tests.unit.wal.world import History, append_some
 
 CONFIG = WalConfig(frame_bytes_max=512, frames_max=6, segment_file_bytes=1 << 20, zero_ahead_bytes=0)

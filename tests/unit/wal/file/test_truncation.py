@@ -12,10 +12,10 @@ import pytest
 from headrace.errors import HeadraceError, WalWriteError
 from headrace.runtime.filesystem import OsFilesystem
 from headrace.testing.filesystem import SimulatedFilesystem
-from headrace.wal import FileWal
 from headrace.wal.config import BLOCK_BYTES
+from headrace.wal.file import FileWal
+from headrace.wal.file.log_snapshot import FileLogSnapshot
 from headrace.wal.file.segment_format import DATA_OFFSET
-from headrace.wal.log_snapshot import ContainerLog
 from headrace.wal.record_format import RECORD_HEADER_BYTES
 from tests.unit.wal.world import DIRECTORY, SMALL, History, Machine, append_some, read_all
 
@@ -300,7 +300,7 @@ def test_a_log_goes_on_whose_damage_lies_below_its_truncation_point():
         (path,) = [path for path, _ in machine.disk.files() if path.endswith("000000000001-000000000001.wal")]
         machine.disk.flip_bit(path, DATA_OFFSET + BLOCK_BYTES + RECORD_HEADER_BYTES)
         frames = [
-            frame.address for frame in ContainerLog(DIRECTORY, SimulatedFilesystem(machine.disk)).frames()
+            frame.address for frame in FileLogSnapshot(DIRECTORY, SimulatedFilesystem(machine.disk)).frames()
         ]
         assert frames == [4, 5]
         for expected in (4, 5, 6, 7):

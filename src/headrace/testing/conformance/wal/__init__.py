@@ -15,6 +15,7 @@ from headrace.testing.conformance.wal.copies import CopyRules
 from headrace.testing.conformance.wal.frames import FrameRules
 from headrace.testing.conformance.wal.full_storage import FullStorageRules
 from headrace.testing.conformance.wal.log_use import Appended, append_all, numbered, read_all, read_contents
+from headrace.testing.conformance.wal.logs import LogsContract
 from headrace.testing.conformance.wal.ownership import OwnershipRules
 from headrace.testing.conformance.wal.records import RecordRules
 from headrace.testing.conformance.wal.truncation import TruncationRules
@@ -24,4 +25,12 @@ class WalContract(RecordRules, FrameRules, OwnershipRules, FullStorageRules, Tru
     """The whole kit."""
 
 
-__all__ = ["Appended", "WalContract", "append_all", "numbered", "read_all", "read_contents"]
+__all__ = [
+    "Appended",
+    "LogsContract",
+    "WalContract",
+    "append_all",
+    "numbered",
+    "read_all",
+    "read_contents",
+]

@@ -9,7 +9,8 @@ from headrace.errors import WalWriteError
 from headrace.limits import MIB
 from headrace.runtime.blocking import BlockingWork
 from headrace.runtime.filesystem import Filesystem
-from headrace.wal.log_snapshot import ContainerLog, LogFrame
+from headrace.wal.file.log_snapshot import FileLogSnapshot
+from headrace.wal.logs import LogFrame
 
 _STEP_BYTES: Final = 4 * MIB
 
@@ -36,7 +37,7 @@ async def copy_log(
 
 
 def _open(directory: str, files: Filesystem) -> Iterator[LogFrame]:
-    return ContainerLog(directory, files).frames()
+    return FileLogSnapshot(directory, files).frames()
 
 
 def _take(frames: Iterator[LogFrame]) -> list[bytes]:

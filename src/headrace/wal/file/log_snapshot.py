@@ -7,37 +7,25 @@ because a record in flight looks the same for a moment.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
-from typing import Final, TypeVar
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Final
 
 from headrace.errors import DataCorruptionError, SnapshotLostError
 from headrace.runtime.filesystem import Filesystem
+from headrace.wal.file.inspection import InspectedLog, inspect_log
 from headrace.wal.file.owner_record import missing_file
 from headrace.wal.file.recovery_plan import FoundFile, LogExtent, RecordCursor
 from headrace.wal.file.segment_files import FileReader
 from headrace.wal.file.segment_format import parse_name, short_log_id
-from headrace.wal.inspect import InspectedLog, inspect_log
+from headrace.wal.logs import LogFrame
 from headrace.wal.record_format import KIND_DATA, RecordHeader
-
-T = TypeVar("T")
 
 _ATTEMPTS: Final = 5
 
 
-@dataclass(slots=True)
-class LogFrame:
-    """One living record: a data frame and where it lies. ``payload`` is valid until the next one."""
-
-    file: str
-    offset: int
-    address: int
-    epoch: int
-    payload: memoryview
-
-
-class ContainerLog:
-    """One container's log in ``directory``, as it was when this object was made.
+class FileLogSnapshot:
+    """A ``LogSnapshot`` of the log in ``directory``, as it was when this object was made.
 
     Raises:
         DataCorruptionError: there is no log.
@@ -46,14 +34,30 @@ class ContainerLog:
     """
 
     def __init__(self, directory: str, files: Filesystem) -> None:
-        self.directory = directory
+        self._directory = directory
         self._files = files
         self.log = _inspect(directory, files)
+
+    @property
+    def place(self) -> str:
+        return self._directory
 
     @property
     def problem(self) -> str:
         """Why an owner would refuse this log; empty if it would not."""
         return self.log.problem
+
+    @property
+    def epoch(self) -> int:
+        return 0 if self.log.owner is None else self.log.owner.epoch
+
+    @property
+    def first_address(self) -> int | None:
+        return None if self.log.recovered is None else self.log.recovered.truncation_sequence
+
+    @property
+    def next_address(self) -> int | None:
+        return None if self.log.recovered is None else self.log.recovered.next_sequence
 
     def frames(self) -> Iterator[LogFrame]:
         """Yield the log from its truncation point. Of a damaged log: what lies in front of the damage.
@@ -64,9 +68,9 @@ class ContainerLog:
         """
         log = self.log
         if log.owner is None:
-            raise DataCorruptionError(log.problem, path=self.directory)
+            raise DataCorruptionError(log.problem, path=self._directory)
         short = short_log_id(log.owner.log_id)
-        reader = FileReader(self.directory, self._files)
+        reader = FileReader(self._directory, self._files)
         try:
             if log.recovered is None:
                 yield from self._readable_prefix(reader, short)
@@ -75,7 +79,9 @@ class ContainerLog:
                 cursor = RecordCursor(reader.read_at, extent.file, short, extent.start_offset)
                 yield from self._extent_frames(extent, cursor, log.recovered.truncation_sequence)
         except FileNotFoundError as error:
-            raise SnapshotLostError(f"the log in {self.directory} was truncated while it was read") from error
+            raise SnapshotLostError(
+                f"the log in {self._directory} was truncated while it was read"
+            ) from error
         finally:
             reader.close()
 
@@ -85,7 +91,7 @@ class ContainerLog:
             found = cursor.next_record()
             if found is None or found[0].sequence != sequence:
                 # It was whole a moment ago.
-                raise SnapshotLostError(f"{self.directory}/{extent.file.name} changed while it was read")
+                raise SnapshotLostError(f"{self._directory}/{extent.file.name} changed while it was read")
             if sequence >= truncation:
                 yield LogFrame(extent.file.name, at, sequence, found[0].epoch, found[1])
 
@@ -109,20 +115,6 @@ class ContainerLog:
                 expected = header.sequence + 1
                 if header.sequence >= truncation:
                     yield LogFrame(file.name, at, header.sequence, header.epoch, payload)
-
-
-def look_steadily(look: Callable[[], T]) -> T:
-    """Return what ``look`` returns, and look again if a running server truncated the log meanwhile.
-
-    Raises:
-        SnapshotLostError: it did so again and again.
-    """
-    for _ in range(_ATTEMPTS - 1):
-        try:
-            return look()
-        except SnapshotLostError:
-            continue
-    return look()
 
 
 def _records(cursor: RecordCursor) -> Iterator[tuple[int, RecordHeader, memoryview]]:

@@ -6,7 +6,7 @@ import pytest
 from headrace.wal.inspect import RecordStatus, inspect_log, inspect_records
 from tests.unit.wal.world import DIRECTORY, History, Machine, append_some
 
-GOLDEN = Path(__file__).parents[2] / "golden" / "wal" / "v1"
+GOLDEN = Path(__file__).parents[3] / "golden" / "wal" / "v1"
 
 
 def contents(start, count):
