@@ -9,7 +9,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from headrace.errors import FencedOutError
 from headrace.testing.disk import DiskConfig
-from headrace.wal.file.file_wal import DURABLE_MARK_AFTER_S
+from headrace.wal.file.idle_mark import DURABLE_MARK_AFTER_S
 from headrace.wal.memory import MemoryLogStore, MemoryWal
 from tests.effort import examples
 from tests.unit.wal.world import SMALL, History, Machine, append_some, read_all

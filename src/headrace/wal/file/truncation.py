@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Sequence
 from typing import NamedTuple
 
 from headrace.runtime.blocking import BlockingWork
@@ -65,6 +64,9 @@ class Truncation:
         """Files whose removal was begun and has no known outcome: such a file may be gone, and is no spare
         one any more."""
 
+        self._removable: list[str] = []
+        """Truncated files that were retained, and are to be deleted."""
+
         self._marked_durable_sequence = 0
         self._marked_sequence = self.sequence
         """Highest that a mark may hold, even if the outcome of its write is unknown. Belongs to the thread
@@ -105,12 +107,25 @@ class Truncation:
             for segment in spares:
                 self._tail.add_spare(segment)
 
-    async def remove(self, names: Sequence[str]) -> None:
-        """Delete truncated files that were retained. Raises as :meth:`advance`."""
-        async with self._lock:
-            await wait_for_lock(
-                lambda: self._work.run(self._owner.run_owned, lambda: self._files.remove(names))
-            )
+    async def remove_spares(self) -> bool:
+        """Delete the truncated files that were retained, and retain no more until none is in use either.
+
+        Returns:
+            Whether none is left; they are retained again then.
+
+        Raises as :meth:`advance`; to be repeated.
+        """
+        self._removable += [file.name for file in self._tail.release_spares()]
+        if self._removable:
+            async with self._lock:
+                await wait_for_lock(
+                    lambda: self._work.run(self._owner.run_owned, lambda: self._files.remove(self._removable))
+                )
+        self._removable.clear()
+        if self._tail.has_freed_bytes:
+            return False
+        self._tail.retain_spares()
+        return True
 
     async def write_durable_mark(self) -> None:
         """Store, durably, that all records written so far are: damage to the last is no torn tail then.

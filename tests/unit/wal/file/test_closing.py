@@ -12,6 +12,7 @@ from headrace.errors import ClosedError, StorageFullError, WalWriteError
 from headrace.runtime.filesystem import OsFilesystem
 from headrace.wal.config import WalConfig
 from headrace.wal.file import FileWal
+from headrace.wal.file.closing import Closing
 from tests.unit.wal.world import History, append_some
 
 CONFIG = WalConfig(frame_bytes_max=512, frames_max=6, segment_file_bytes=1 << 20, zero_ahead_bytes=0)
@@ -132,15 +133,15 @@ async def test_an_open_that_waits_for_the_lock_takes_nothing_once_its_log_is_clo
     lock = other.open(str(tmp_path / "log/owner"), os.O_RDWR | os.O_CREAT)
     assert other.lock(lock)
     opening = asyncio.ensure_future(wal.open())
-    await wal._run(int)  # it has met the lock
-    take, taken = wal._owner.take, []
+    await wal._means.run(int)  # it has met the lock
+    take, taken = wal._means.owner.take, []
 
     def take_late(*args):
         taken.append(args)
         return take(*args)
 
-    wal._owner.take = take_late
-    wal._closed = True  # as when it is closed between two of its attempts
+    wal._means.owner.take = take_late
+    wal._opening.given_up = True  # as when it is closed between two of its attempts
     other.close(lock)
     with pytest.raises(ClosedError):
         await opening
@@ -153,7 +154,7 @@ async def test_a_file_that_does_not_close_keeps_nothing_else_open(make_wal, file
     wal, history = make_wal(), History()
     await wal.open()
     await append_some(wal, history, [b"a", b"b"])
-    await wal._run(int)  # nothing goes on in the background any more
+    await wal._means.run(int)  # nothing goes on in the background any more
     filesystem.bad_closes = bad_closes
     with pytest.raises(WalWriteError):
         await wal.close()
@@ -179,8 +180,8 @@ async def test_a_callback_that_raises_does_not_keep_a_record_waiting_for_its_fil
     wal, told = make_wal(), []
     await wal.open()
     with monkeypatch.context() as patch:
-        patch.setattr(wal._commit, "stop_waiting", lambda: {}["a mistake of a callback"])
-        patch.setattr(wal._tail, "stop_waiting", lambda: told.append(True))
+        patch.setattr(wal._log.commit, "stop_waiting", lambda: {}["a mistake of a callback"])
+        patch.setattr(wal._log.tail, "stop_waiting", lambda: told.append(True))
         with pytest.raises(KeyError):
             wal.stop_waiting()
     assert told == [True]
@@ -215,7 +216,7 @@ async def test_a_callback_that_raises_while_the_log_closes_keeps_nothing_open(ma
     wal.append(wal.acquire_frame(), lambda _, error: answers.append(type(error)))
     if mistake is KeyboardInterrupt:  # on its way to whoever runs the loop
         with pytest.raises(KeyboardInterrupt):
-            await wal._close()
+            await Closing(wal._means, wal._opening, wal._log).run()
         return
     with pytest.raises(WalWriteError) as raised:
         await wal.close()
@@ -227,7 +228,7 @@ async def test_a_close_that_is_cancelled_itself_waits_for_its_writer_and_is_canc
     """A descriptor that is closed under a writer may be somebody else's file when it writes."""
     wal, answers = make_wal(), []
     await wal.open()
-    await wal._run(int)
+    await wal._means.run(int)
     filesystem.writes.clear()
     filesystem.writing.clear()
     wal.append(wal.acquire_frame(), lambda _, error: answers.append(error))

@@ -11,7 +11,7 @@ from headrace.limits import KIB, MIB
 from headrace.testing.disk import DiskConfig
 from headrace.testing.filesystem import SimulatedFilesystem
 from headrace.wal.config import WalConfig
-from headrace.wal.file.file_wal import DURABLE_MARK_AFTER_S
+from headrace.wal.file.idle_mark import DURABLE_MARK_AFTER_S
 from headrace.wal.file.segment_format import parse_name
 from headrace.wal.inspect import RecordStatus, inspect_log, inspect_records
 from tests.unit.wal.world import DIRECTORY, SMALL, History, Machine, append_some, read_all

@@ -93,7 +93,7 @@ def test_frames_that_wait_for_a_file_which_a_mistake_prevents_are_answered():
         def refuse(*_args):
             raise MemoryError("no memory")
 
-        wal._files.create = refuse
+        wal._means.files.create = refuse
         await append_some(wal, history, contents(0, 12))
         assert {type(error) for error in history.errors} == {WalWriteError}
         await wal.close()

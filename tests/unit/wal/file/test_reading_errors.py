@@ -43,7 +43,7 @@ def test_a_record_that_is_damaged_while_the_owner_file_cannot_be_read_proves_not
     async def scenario():
         await fill(machine)
         wal = await machine.open()
-        machine.disk.flip_bit(f"{DIRECTORY}/{wal._recovered.extents[0].file.name}", 12288 + 66)
+        machine.disk.flip_bit(f"{DIRECTORY}/{wal._log.recovered.extents[0].file.name}", 12288 + 66)
         machine.disk.fail("pread_into", path="owner", count=1000)
         with pytest.raises(WalWriteError):
             await read_all(wal)

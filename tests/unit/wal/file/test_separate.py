@@ -19,7 +19,7 @@ def contents(start, count):
 
 
 def used_files(wal):
-    return [file.number for file in wal._commit.used_files]
+    return [file.number for file in wal._log.commit.used_files]
 
 
 def test_what_is_appended_next_lies_in_a_file_of_its_own_and_the_rest_can_be_dropped():

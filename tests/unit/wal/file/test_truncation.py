@@ -60,10 +60,9 @@ def test_reading_back_begins_at_the_truncation_point_however_much_of_its_file_li
         await append_some(wal, history, contents(0, 4))
         await wal.truncate(4)
         await wal.close()
-        again = machine.make_wal()
+        again = machine.make_wal(filesystem=Watched(machine.disk))
         await again.open()
         reads.clear()
-        again._filesystem = Watched(machine.disk)
         assert await read_all(again) == [(4, b"00003")]
         assert min(reads) == DATA_OFFSET + 3 * BLOCK_BYTES
         await again.close()
@@ -102,8 +101,8 @@ def test_a_log_opens_after_all_was_truncated_and_the_first_record_behind_it_was_
         await asyncio.sleep(1)  # the next file is there
         appending = asyncio.ensure_future(append_some(wal, history, contents(25, 1)))
         await asyncio.sleep(0)
-        assert wal._commit.used_files[-1].first_sequence == max(history.submitted) == 26
-        machine.jobs = [job for job in machine.jobs if job.work is not wal._writers]  # it stands still
+        assert wal._log.commit.used_files[-1].first_sequence == max(history.submitted) == 26
+        machine.jobs = [job for job in machine.jobs if job.work is not wal._means.writers]  # it stands still
         history.truncation_asked = 1000
         await wal.truncate(1000)
         history.truncation_done = 26
@@ -257,7 +256,7 @@ async def test_a_rest_that_waited_behind_a_truncation_does_not_take_its_place(tm
     history.truncation_asked = 11
     truncating = asyncio.ensure_future(wal.truncate(11))
     assert await asyncio.to_thread(filesystem.inside.wait, 120)
-    marking = asyncio.ensure_future(wal._truncation.write_durable_mark())
+    marking = asyncio.ensure_future(wal._log.truncation.write_durable_mark())
     await asyncio.sleep(0)
     truncating.cancel()
     await asyncio.wait([truncating])
