@@ -23,6 +23,7 @@ from headrace.segmentstore.storagewriter.flush_plan import (
     sources_of,
 )
 from headrace.segmentstore.storagewriter.flush_schedule import FlushSchedule
+from headrace.segmentstore.storagewriter.flush_turn import TurnEvent
 from headrace.segmentstore.storagewriter.segment_aggregator import PendingDelete, SegmentAggregator
 from headrace.segmentstore.storagewriter.segment_flusher import SegmentFlusher
 
@@ -119,7 +120,7 @@ class Flushing:
             aggregator = self._schedule.next_due(suspect=suspect)
             if aggregator is None:
                 return
-            aggregator.busy = True
+            aggregator.take_turn(TurnEvent.BEGIN)
             self._active[aggregator.suspect] += 1
             if not aggregator.suspect:
                 self._begun[aggregator] = now
@@ -142,7 +143,7 @@ class Flushing:
         finally:
             self._begun.pop(aggregator, None)
             self._active[aggregator.suspect] -= 1
-            aggregator.busy = False
+            aggregator.take_turn(TurnEvent.END)
         now = asyncio.get_running_loop().time()
         aggregator.suspect = error is not None or now - began >= self._config.slow_flush_s
         if error is not None:
@@ -166,7 +167,7 @@ class Flushing:
                 # All that is left to do is its deletion, which follows. A step could make no progress,
                 # its bytes having left the cache, and would be planned again and again; and its sources may
                 # be gone already.
-                aggregator.waiting = True
+                aggregator.take_turn(TurnEvent.WAIT)
                 return
             if (unknown := next_to_adopt(aggregator)) is not None:
                 await self._flusher.adopt(unknown)
@@ -206,7 +207,7 @@ class Flushing:
 
     def _wait_for(self, target: SegmentAggregator, source: SegmentAggregator, now: float) -> None:
         """The merge at the head needs its source in storage first: make the source due."""
-        target.waiting = True
+        target.take_turn(TurnEvent.WAIT)
         source.waiter = target
         source.urgent = True
         self._schedule.update(source, now)
@@ -241,7 +242,7 @@ class Flushing:
     def _end_flush(self, aggregator: SegmentAggregator, now: float) -> None:
         target, aggregator.waiter = aggregator.waiter, None
         if target is not None:
-            target.waiting = False
+            target.take_turn(TurnEvent.RESUME)
             target.urgent = True  # it was due before it had to wait
             self._schedule.settle(target, now)
         self._schedule.settle(aggregator, now)

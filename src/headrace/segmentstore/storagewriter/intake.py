@@ -25,6 +25,7 @@ from headrace.segmentstore.contract import (
 from headrace.segmentstore.state.segment_state import SegmentState
 from headrace.segmentstore.storagewriter.config import StorageWriterConfig
 from headrace.segmentstore.storagewriter.flush_schedule import FlushSchedule
+from headrace.segmentstore.storagewriter.flush_turn import TurnEvent
 from headrace.segmentstore.storagewriter.log_truncation import Acknowledgements
 from headrace.segmentstore.storagewriter.segment_aggregator import queue_source_deletions
 
@@ -174,7 +175,7 @@ class Intake:
         aggregator = self._schedule.get(segment, now)
         aggregator.add_delete(sequence)
         aggregator.target = None
-        aggregator.waiting = False
+        aggregator.take_turn(TurnEvent.RESUME)
         self._schedule.settle(aggregator, now)
 
     def _is_pressed(self) -> bool:

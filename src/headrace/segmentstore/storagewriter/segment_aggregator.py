@@ -15,12 +15,14 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import islice
 from math import inf
 from typing import Final
 
 from headrace.errors import DataCorruptionError
 from headrace.limits import MIB
 from headrace.segmentstore.state.segment_state import SegmentState
+from headrace.segmentstore.storagewriter.flush_turn import LEGAL, Turn, TurnEvent
 
 AGGREGATE_BYTES_MAX: Final = 1 * MIB
 """Appends are joined up to this size; the log is truncated between two items, never within one."""
@@ -79,7 +81,7 @@ class QueueTotals:
 class SegmentAggregator:
     """One segment with something to store. Lives from its first operation until its queue is empty.
 
-    ``busy``, ``due`` and the retry fields belong to the driver's schedule.
+    ``urgent``, ``suspect`` and the retry fields belong to the driver's schedule.
     """
 
     segment: SegmentState
@@ -105,26 +107,19 @@ class SegmentAggregator:
     changes: int = 0
     """Items of the queue that are no appends."""
 
-    seal_queued: bool = False
-    """Whether one of them is a seal; behind it only truncations and a deletion may come."""
-
     since: float = 0.0
     """Loop time of the oldest operation in the queue."""
 
     target: SegmentAggregator | None = None
     """The segment whose queue has the merge of this one; it decides when this one is flushed."""
 
-    busy: bool = False
-    """A flush works on the head of the queue."""
+    turn: Turn = Turn.IDLE
 
     urgent: bool = False
     """To be flushed whatever its size and age."""
 
     suspect: bool = False
     """Its last flush failed or is slow: it uses the slots of suspects only."""
-
-    waiting: bool = False
-    """The head of the queue waits for a merge source to be flushed."""
 
     waiter: SegmentAggregator | None = None
     """The target that waits for this source."""
@@ -138,6 +133,20 @@ class SegmentAggregator:
     failures: int = 0
     not_before: float = 0.0
     """Loop time before which a failed flush is not repeated."""
+
+    def take_turn(self, event: TurnEvent) -> None:
+        """Raises: KeyError if ``event`` cannot happen now, a bug."""
+        self.turn = LEGAL[self.turn][event]
+
+    @property
+    def busy(self) -> bool:
+        """Somebody works on the segment: no flush may begin."""
+        return self.turn is not Turn.IDLE and self.turn is not Turn.WAITING
+
+    @property
+    def waiting(self) -> bool:
+        """The head of the queue waits for something else to happen first."""
+        return self.turn is Turn.WAITING or self.turn is Turn.HELD_WAITING
 
     def adopt(self, claimed: int, *, in_storage: bool) -> None:
         """Storage claims to have ``claimed`` bytes."""
@@ -188,7 +197,6 @@ class SegmentAggregator:
                 f"operations cover {self.reach} bytes"
             )
         self.changes += 1
-        self.seal_queued = True
         self._push(PendingSeal(sequence))
 
     def add_truncate(self, sequence: int, offset: int) -> None:
@@ -252,6 +260,11 @@ class SegmentAggregator:
     # ---------------------------------------------------------------------------------- looking
 
     @property
+    def seal_queued(self) -> bool:
+        """Whether a seal is in the queue: behind it comes one truncation at most."""
+        return any(type(item) is PendingSeal for item in islice(reversed(self.queue), 2))
+
+    @property
     def lowest_sequence(self) -> int | None:
         """The oldest operation that is not stored: the log is needed from there on."""
         return self.queue[0].sequence if self.queue else None
@@ -300,7 +313,6 @@ class SegmentAggregator:
         self.totals.items -= len(self.queue)
         self.queue.clear()
         self.changes = 0
-        self.seal_queued = False
 
     def confirm(self, length: int) -> None:
         """Storage has the bytes below ``length`` as the log has them: forget appends that end there."""
@@ -320,8 +332,6 @@ class SegmentAggregator:
             self.queue.popleft()
             self.totals.items -= 1
             self.changes -= 1
-            if type(item) is PendingSeal:
-                self.seal_queued = False
 
     def check(self) -> None:
         """Assert the invariants: what storage does not have yet is contiguous and ends at ``reach``."""
@@ -365,5 +375,5 @@ def queue_source_deletions(aggregator: SegmentAggregator) -> Iterator[SegmentAgg
             continue
         source.add_delete(merge.sequence)
         source.target = None
-        source.waiting = False
+        source.take_turn(TurnEvent.RESUME)
         yield source

@@ -21,6 +21,7 @@ from headrace.segmentstore.storagewriter.flush_plan import (
     Step,
     WriteStep,
 )
+from headrace.segmentstore.storagewriter.flush_turn import TurnEvent
 from headrace.segmentstore.storagewriter.reconcile_plan import adopt_stored_state, first_difference
 from headrace.segmentstore.storagewriter.segment_aggregator import (
     PendingDelete,
@@ -127,7 +128,7 @@ class SegmentFlusher:
                 )
             buffers += views
         for merge in step.absorbed:
-            merge.source.busy = True
+            merge.source.take_turn(TurnEvent.HOLD)
         try:
             stored = await self._storage.write(
                 segment.storage_name,
@@ -138,7 +139,7 @@ class SegmentFlusher:
             )
         finally:
             for merge in step.absorbed:
-                merge.source.busy = False
+                merge.source.take_turn(TurnEvent.RELEASE)
         aggregator.in_storage = True
         self.bytes_written += step.length
         _check_length(segment, step.offset + step.length, stored)
@@ -166,11 +167,11 @@ class SegmentFlusher:
     async def _finish_merge(self, aggregator: SegmentAggregator, merge: PendingMerge) -> None:
         """The target has the source's bytes already, or there are none."""
         source = merge.source
-        source.busy = True  # its own flush must not begin now
+        source.take_turn(TurnEvent.HOLD)
         try:
             is_done = await self._finish_with(aggregator, merge)
         finally:
-            source.busy = False
+            source.take_turn(TurnEvent.RELEASE)
         if is_done:
             self._complete_merge(aggregator, merge)
 

@@ -20,6 +20,7 @@ from headrace.segmentstore.storagewriter.flush_plan import (
     plan_step,
 )
 from headrace.segmentstore.storagewriter.flush_schedule import FlushSchedule
+from headrace.segmentstore.storagewriter.flush_turn import TurnEvent
 from headrace.segmentstore.storagewriter.log_truncation import CHECKPOINTS_MAX, Acknowledgements
 from headrace.segmentstore.storagewriter.segment_aggregator import (
     AGGREGATE_BYTES_MAX,
@@ -362,7 +363,7 @@ def test_a_source_that_storage_has_anything_of_is_not_absorbed(trace):
 def test_a_source_that_is_being_flushed_is_waited_for():
     for stored in (0, 10):
         source = source_with(10)
-        source.busy = True
+        source.take_turn(TurnEvent.HOLD)
         assert course(aggregator(stored=stored), source, 10) is WaitStep
 
 
@@ -391,9 +392,9 @@ def test_each_course_has_its_step():
     source = source_with(10, stored=10, in_storage=True)
     target.add_merge(9, 0, 10, source)
     assert isinstance(step_of(target), ConcatStep)
-    source.busy = True
+    source.take_turn(TurnEvent.HOLD)
     assert isinstance(step_of(target), WaitStep)
-    source.busy = False
+    source.take_turn(TurnEvent.RELEASE)
     target.confirm(10)
     assert isinstance(step_of(target), FinishMergeStep)
 
@@ -487,10 +488,12 @@ def test_a_segment_is_due_by_size_by_age_on_request_and_never_before_its_pause_i
     assert schedule.due_at(found) == 30.0
     found.urgent, schedule.forced = False, True
     assert schedule.due_at(found) == 30.0
-    for obstacle in ("busy", "waiting"):
-        setattr(found, obstacle, True)
+    obstacles = [TurnEvent.BEGIN, TurnEvent.WAIT, TurnEvent.HOLD, TurnEvent.RELEASE]
+    for event in obstacles:
+        found.take_turn(event)
         assert schedule.due_at(found) == inf
-        setattr(found, obstacle, False)
+    found.take_turn(TurnEvent.RESUME)
+    assert schedule.due_at(found) == 30.0
 
 
 def test_what_appends_wait_for_is_due_at_once_the_oldest_first_and_none_that_fails():
@@ -501,7 +504,7 @@ def test_what_appends_wait_for_is_due_at_once_the_oldest_first_and_none_that_fai
     schedule.press_oldest(5.0)
     assert schedule.next_due(suspect=False) is old
     assert schedule.next_due(suspect=False) is None
-    old.busy = True
+    old.take_turn(TurnEvent.BEGIN)
     schedule.press_oldest(5.0)
     assert schedule.next_due(suspect=False) is young
 
@@ -583,7 +586,7 @@ def test_pressure_chooses_nobody_while_more_are_due_than_there_are_places():
     assert not large.urgent
     assert schedule.next_due(suspect=False) is due[0]
     small.add_append(2, 10, 85)  # what was not chosen grows on; the choice is made with what is known then
-    due[0].busy = True
+    due[0].take_turn(TurnEvent.BEGIN)
     schedule.relieve(0.0, 90)
     assert (small.urgent, large.urgent) == (True, False)
 
