@@ -18,6 +18,7 @@ if TYPE_CHECKING:  # the client is imported when a server is asked: help is fast
     from headrace.client.blocking import BlockingClient
 
 _EVENTS_AT_ONCE: Final = 1000
+"""Events of one call of the writer, after which progress is shown: one call per event would take longer."""
 
 
 def import_streams(

@@ -298,15 +298,12 @@ class SegmentStore:
         running = self._registry.running()
         now_ms = running[0].now_ms() if running else marker
         since_ms = marker if marker <= now_ms else 0
+        budget = LoopBudget(_STATES_PER_ITERATION)
         for container in running:
-            states = list(container.state.by_name.values())
-            for start in range(0, len(states), _STATES_PER_ITERATION):
-                changed += [
-                    (each.name, each.durable_length)
-                    for each in states[start : start + _STATES_PER_ITERATION]
-                    if each.last_modified_ms >= since_ms and not (each.is_system or each.is_table)
-                ]
-                await asyncio.sleep(0)
+            for each in list(container.state.by_name.values()):
+                await budget.spend()
+                if each.last_modified_ms >= since_ms and not (each.is_system or each.is_table):
+                    changed.append((each.name, each.durable_length))
         return max(1, now_ms - _CLOCK_STEP_MS), changed
 
     # -------------------------------------------------------------------------------------- attributes

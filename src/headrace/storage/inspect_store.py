@@ -28,8 +28,11 @@ T = TypeVar("T")
 _STEP_BYTES: Final = 4 * MIB
 _FIRST_BLOCKS: Final = 4
 _STEPS_AT_ONCE: Final = 4
+"""Requests for one chunk in flight together: they hide the latency of a far store, for 16 MiB of memory."""
 _CHUNKS_AT_ONCE: Final = 8
+"""Chunks that are verified side by side: they hide the latency of a far store, for 32 MiB of memory."""
 _CHUNKS_PER_ROUND: Final = 256
+"""Chunks given to one run of the loop: each is a task, and what was found is told after every round."""
 
 
 class Run(Protocol):

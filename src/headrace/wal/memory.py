@@ -22,6 +22,7 @@ from headrace.wal.frame_pool import FrameLender, FramePool
 from headrace.wal.record_format import FIRST_SEQUENCE
 
 _COPIED_AT_ONCE: Final = 8
+"""Records of one step of a copy: several steps, as a log on files yields them."""
 
 
 @dataclass(slots=True)

@@ -31,6 +31,7 @@ _log = logger(__name__)
 
 _NAMES_PER_ITERATION: Final = 1000
 _SAMPLED_AT_ONCE: Final = 32
+"""Streams sampled side by side: each waits for the data plane, which has clients to serve meanwhile."""
 _WAITING_MAX: Final = 100_000
 
 StreamName = tuple[str, str]

@@ -60,6 +60,7 @@ _YOUNG: Final = 0.9
 """Part of the period within which a tail cut counts as taken: rounds are not exactly a period apart."""
 
 _MEASURED_AT_ONCE: Final = 1000
+"""Segments whose lengths are read together: fewer calls; all that lie between two cuts may be a million."""
 _ATTEMPTS_MAX: Final = 5
 
 Cut = dict[int, int]

@@ -44,6 +44,9 @@ _log = logger(__name__)
 
 _SCAN_ROWS: Final = 500
 _AT_ONCE_MAX: Final = 16
+"""Workflows of a bucket that are finished side by side: they are those of another controller, after its end,
+and must not take all that the segment store has for clients.
+"""
 _PATIENT: Final = RetryPolicy(initial_s=0.1, multiplier=2.0, delay_max_s=30.0, attempts=1000)
 _TRANSIENT: Final = (OwnershipError, OverloadError, UnknownOutcomeError)
 

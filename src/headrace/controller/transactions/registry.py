@@ -25,6 +25,7 @@ STRANGERS_MAX: Final = 10_000
 """Transactions of other owners that a controller remembers."""
 _SCAN_ROWS: Final = 1000
 _ROWS_READ_AT_ONCE: Final = 1000
+"""Rows of one read: callers name more transactions than one call of a table answers for."""
 _REMOVED_ELSEWHERE_S: Final = 0.5
 """How often a transaction that this controller does not seem to finish is looked at."""
 

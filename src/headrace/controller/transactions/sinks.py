@@ -36,6 +36,7 @@ SINGLE_RETENTION_MS: Final = 3_600_000
 refused, since the transactions are not open any more; none is committed twice.
 """
 _FORGOTTEN_AT_ONCE: Final = 1000
+"""Rows read, and deleted, by one call of the store: it has a bound; and room for one more name is enough."""
 _ATTEMPTS_MAX: Final = 50
 
 

@@ -20,6 +20,7 @@ from headrace.runtime.supervisor import Supervisor
 _log = logger(__name__)
 
 ABORTS_AT_ONCE_MAX: Final = 64
+"""Aborts carried out side by side; a take-over finds thousands, and each deletes segments."""
 _RETRY: Final = RetryPolicy(initial_s=0.1, multiplier=2.0, delay_max_s=30.0, attempts=1)
 
 

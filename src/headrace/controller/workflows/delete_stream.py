@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 from dataclasses import replace
+from typing import Final
 
 from headrace.controller.context import ControllerContext
 from headrace.controller.store.contract import Write
@@ -30,7 +31,8 @@ from headrace.controller.workflows.truncate_stream import delete_segments
 from headrace.errors import MetadataConflictError, NoSuchStreamError, NoSuchTableError, StreamNotSealedError
 from headrace.model.names import MARK_PREFIX
 
-_DELETES_AT_ONCE = 1000
+_DELETES_AT_ONCE: Final = 1000
+"""Rows of one update: an update of a table has a bound of its own, which the names of sinks may exceed."""
 
 
 async def delete_stream(context: ControllerContext, stream: Stream) -> None:

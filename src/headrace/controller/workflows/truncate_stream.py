@@ -21,6 +21,7 @@ from headrace.errors import InvalidArgumentError, NoSuchSegmentError, StreamBusy
 from headrace.model.stream_cut import Relation
 
 _DELETES_AT_ONCE: Final = 1000
+"""Segments of one call of the data plane: all that a cut passes may be a million names."""
 
 
 async def check_truncation(

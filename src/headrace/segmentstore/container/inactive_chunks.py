@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 from contextlib import suppress
 from typing import Final
 
 from headrace.errors import DataCorruptionError
+from headrace.runtime.loop_budget import LoopBudget
 from headrace.segmentstore.container.segment_catalogue import SegmentCatalogue
 from headrace.segmentstore.segment_names import segment_id_of
 from headrace.segmentstore.state.container_state import ContainerState
 from headrace.storage.chunks.chunk_names import ChunkName, parse_chunk_name
 
 _NAMES_PER_ITERATION: Final = 1000
-"""Names looked up before the coroutine yields to the loop."""
+"""Looked up in the catalogue by one call."""
 
 
 class InactiveChunks:
@@ -32,13 +32,14 @@ class InactiveChunks:
     async def find_chunks(self, names: Sequence[str]) -> set[str]:
         """See :meth:`RowCatalogue.find_chunks`."""
         found: set[str] = set()
+        budget = LoopBudget(_NAMES_PER_ITERATION)
         for begin in range(0, len(names), _NAMES_PER_ITERATION):
+            await budget.spend(_NAMES_PER_ITERATION)
             some = names[begin : begin + _NAMES_PER_ITERATION]
             segments = [_segment_of(parsed) for name in some if (parsed := parse_chunk_name(name))]
             with suppress(DataCorruptionError):  # then no name is known to be absent
                 await self._catalogue.load(segments)
             found.update(name for name in some if self._is_needed(name))
-            await asyncio.sleep(0)
         return found
 
     def _is_needed(self, chunk: str) -> bool:

@@ -14,6 +14,7 @@ from headrace.storage.metadata.rows import SEGMENT_PREFIX
 
 _STATES_AT_ONCE: Final = 1000
 _ROWS_PER_ROUND: Final = 1024
+"""Read from the table, which waits; a round is to end, however many there are."""
 _PAGE_KEYS: Final = 256
 
 

@@ -37,6 +37,7 @@ _LOG_BYTES: Final = 8 * KIB
 ROW_BYTES: Final = 512
 """Bytes of a segment's row, of small values, that take as long: a row has up to a quarter of a million."""
 _STORAGE_ROWS_AT_ONCE: Final = 100
+"""Between two of its yields, where the caller of this generator spends its ``LoopBudget``."""
 
 
 OnStorageRows = Callable[[Mapping[str, bytes | None]], None]

@@ -32,6 +32,7 @@ AROUND_BYTES: Final = TABLE_KEY_BYTES_MAX + 2 * KIB
 """Bound of what a reply has besides its keys or entries: its head, the segment's name, a token with a key."""
 
 _AT_ONCE_BYTES: Final = 256 * KIB
+"""Leased for a read of few keys: memory, not time."""
 _PAGE_BYTES: Final = 2 * MIB
 """Bound of a page that a client gets, and default bound of the store."""
 

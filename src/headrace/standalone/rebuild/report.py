@@ -25,6 +25,7 @@ from headrace.storage.metadata.rows import CHUNK_PREFIX, decode_chunk_row
 
 _WRITER_BYTES: Final = 16
 _ENTRIES_AT_ONCE: Final = 1000
+"""Entries of one read of an index: a segment may have had any number of writers, and a read is in memory."""
 _NEWER_MAX: Final = 100_000
 
 

@@ -29,6 +29,7 @@ from headrace.storage.transfer.copy_plan import IDENTITY, Rank, Step, decide, ra
 READ_BYTES: Final = 8 * MIB
 _MEMORY_BYTES: Final = 256 * MIB
 _AT_ONCE: Final = 8
+"""Objects in flight together: they hide the latency of two stores; ``_MEMORY_BYTES`` bounds their bytes."""
 _ATTEMPTS: Final = 3
 _FINDINGS_MAX: Final = 1000
 _IDENTITY_BYTES_MAX: Final = 65536
