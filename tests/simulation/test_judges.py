@@ -144,7 +144,7 @@ def acknowledge_although_fenced(monkeypatch):
         return None if isinstance(error, FencedOutError) else error
 
     def store_frame(wal, frame):
-        if wal._log.epoch == wal._epoch:
+        if wal._log.epoch == wal._container_epoch:
             stored(wal, frame)
 
     monkeypatch.setattr(MemoryWal, "_find_failure", find_failure)

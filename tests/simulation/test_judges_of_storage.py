@@ -29,7 +29,7 @@ def collect_what_a_row_names(monkeypatch):
 
 
 async def _find_all_of_former_owners(_, listed, incarnation, epoch):
-    return [name for name in listed if may_be_orphan(name, incarnation=incarnation, epoch=epoch)]
+    return [name for name in listed if may_be_orphan(name, incarnation=incarnation, container_epoch=epoch)]
 
 
 def take_the_object_of_a_stranger(monkeypatch):
@@ -70,8 +70,8 @@ def delete_what_a_doubtful_commit_may_have_named(monkeypatch):
 
 
 def collect_what_an_owner_is_writing(monkeypatch):
-    def may_be_orphan(name, *, incarnation, epoch):
-        return (parsed := parse_chunk_name(name)) is not None and parsed.epoch <= epoch
+    def may_be_orphan(name, *, incarnation, container_epoch):
+        return (parsed := parse_chunk_name(name)) is not None and parsed.epoch <= container_epoch
 
     monkeypatch.setattr("headrace.storage.chunks.garbage_collector.may_be_orphan", may_be_orphan)
 

@@ -121,7 +121,7 @@ class Wal(Protocol):
         """Capacity of a frame's content, in bytes."""
 
     async def open(self) -> None:
-        """Take ownership, fence earlier owners, make the new epoch durable.
+        """Take ownership, fence earlier owners, make the new container epoch durable.
 
         Raises:
             DataCorruptionError: the owner record or a record header in the middle of the log is damaged.

@@ -30,6 +30,7 @@ class MemoryLog:
     """What is durable of one log."""
 
     epoch: int = 0
+    """Container epoch of its newest owner."""
     was_opened: bool = False
     records: deque[tuple[int, int, bytes]] = field(default_factory=deque)
     """Address, container epoch, content."""
@@ -95,7 +96,7 @@ class MemoryWal(FrameLender):
         self._log = store.get_log(name)
         self._config = WalConfig() if config is None else config
         super().__init__(FramePool(self._config.frame_bytes_max, self._config.frames_max, frames))
-        self._epoch = 0
+        self._container_epoch = 0
         self._in_flight: deque[Frame] = deque()
         self._next_address = 0
         self._failure: Exception | None = None
@@ -108,21 +109,21 @@ class MemoryWal(FrameLender):
 
     @property
     def epoch(self) -> int:
-        assert self._epoch  # valid after open
-        return self._epoch
+        assert self._container_epoch  # valid after open
+        return self._container_epoch
 
     async def open(self) -> None:
-        assert not self._epoch
+        assert not self._container_epoch
         assert not self._closed
         self._log.epoch += 1
         self._log.was_opened = True
-        self._epoch = self._log.epoch
+        self._container_epoch = self._log.epoch
         self._next_address = self._log.next_address
         self._statistics.log_bytes = sum(len(content) for *_, content in self._log.records)
         self._store.changed()
 
     async def records(self) -> AsyncGenerator[WalRecord, None]:
-        assert self._epoch
+        assert self._container_epoch
         assert not self._appended
         for address, _, content in list(self._log.records):
             yield WalRecord(address, memoryview(content))
@@ -142,7 +143,7 @@ class MemoryWal(FrameLender):
 
     def append(self, frame: WalFrame, done: Done) -> None:
         frame = self._pool.lent(frame)
-        assert self._epoch
+        assert self._container_epoch
         assert not self._closed
         self._appended = True
         frame.address = self._next_address
@@ -156,7 +157,7 @@ class MemoryWal(FrameLender):
 
     async def is_fenced(self) -> bool:
         """See ``Wal.is_fenced``."""
-        return self._epoch > 0 and self._log.epoch != self._epoch
+        return self._container_epoch > 0 and self._log.epoch != self._container_epoch
 
     def stop_waiting(self) -> None:
         """See ``Wal.stop_waiting``."""
@@ -187,14 +188,14 @@ class MemoryWal(FrameLender):
 
     def _store_frame(self, frame: Frame) -> None:
         content = bytes(frame.view[: frame.length])
-        self._log.records.append((frame.address, self._epoch, content))
+        self._log.records.append((frame.address, self._container_epoch, content))
         self._log.next_address = frame.address + 1
         self._store.bytes_used += len(content)
         self._statistics.log_bytes += len(content)
         self._statistics.count_frame(len(content), asyncio.get_running_loop().time() - frame.started_at)
 
     def _find_failure(self, frame: Frame) -> Exception | None:
-        if self._log.epoch != self._epoch:
+        if self._log.epoch != self._container_epoch:
             return FencedOutError("a newer owner has taken the log")
         if self._store.bytes_used + frame.length > self._store.bytes_max:
             return StorageFullError("the memory of the log store is used up")
@@ -222,7 +223,7 @@ class MemoryWal(FrameLender):
         """See ``Wal.separate``: every record is stored apart here."""
 
     async def truncate(self, address: int) -> None:
-        if self._log.epoch != self._epoch:
+        if self._log.epoch != self._container_epoch:
             raise FencedOutError("a newer owner has taken the log")
         log = self._log
         log.truncation_address = max(log.truncation_address, min(address, log.next_address))

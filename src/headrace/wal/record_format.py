@@ -67,6 +67,7 @@ class RecordHeader(NamedTuple):
     kind: int
     length: int
     epoch: int
+    """Container epoch."""
     file_number: int
     sequence: int
     durable_sequence: int

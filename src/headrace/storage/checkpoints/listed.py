@@ -50,10 +50,10 @@ def finished(listed: Mapping[CheckpointId, ListedCheckpoint]) -> list[Checkpoint
 
 
 def next_checkpoint(
-    listed: Mapping[CheckpointId, ListedCheckpoint], epoch: int, last_number: int = -1
+    listed: Mapping[CheckpointId, ListedCheckpoint], container_epoch: int, last_number: int = -1
 ) -> CheckpointId:
-    """Return the next checkpoint of an owner of ``epoch``, which itself has used ``last_number``."""
-    return CheckpointId(epoch, max([last_number, *(found.number for found in listed)]) + 1)
+    """Return the next checkpoint of an owner of ``container_epoch``; it has used ``last_number``."""
+    return CheckpointId(container_epoch, max([last_number, *(found.number for found in listed)]) + 1)
 
 
 def plan_removal(listed: Mapping[CheckpointId, ListedCheckpoint], kept: int) -> list[CheckpointId]:

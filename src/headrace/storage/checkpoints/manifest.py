@@ -13,7 +13,7 @@ offset  size  field                   meaning
 12      4     container               whose log was copied
 16      4     containers              how many the system has
 20      8     epoch                   container epoch of the owner
-28      8     number                  of the checkpoint, rising within an epoch
+28      8     number                  of the checkpoint, rising within a container epoch
 36      8     time                    when the log was copied, ms since 1970
 44      8     sequence                last sequence number of the container then
 52      8     first free garbage      no garbage batch from this number on was committed before the copy

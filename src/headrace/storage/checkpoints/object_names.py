@@ -16,7 +16,7 @@ CHECKPOINTS_PREFIX: Final = "_system/checkpoints/"
 PARTS_MAX: Final = 100_000
 EPOCH_STEP: Final = 1 << 24
 """A rebuilt system begins at the next multiple of it: an owner of the former one that is restarted so often
-does not reach its epochs.
+does not reach its container epochs.
 """
 _MANIFEST: Final = "manifest"
 _NAME: Final = re.compile(
@@ -28,6 +28,7 @@ class CheckpointId(NamedTuple):
     """Which storage checkpoint of a container; later ones are greater."""
 
     epoch: int
+    """Container epoch."""
     number: int
 
     def __str__(self) -> str:

@@ -55,7 +55,7 @@ def plan_append(
 
 
 def apply_append(
-    layout: SegmentLayout, pieces: Sequence[AppendPiece], *, epoch: int, block_bytes: int
+    layout: SegmentLayout, pieces: Sequence[AppendPiece], *, container_epoch: int, block_bytes: int
 ) -> tuple[SegmentLayout, Rows]:
     """Return the layout after the pieces were written, and the rows that make it so. O(pieces)."""
     rows: Rows = {}
@@ -65,7 +65,7 @@ def apply_append(
         if piece.is_new:
             if last is not None:  # it may have grown, and is followed by a new one
                 put_chunk_row(rows, last, piece.chunk)
-            last = Chunk(piece.chunk, epoch, piece.length, block_bytes, piece.checksums)
+            last = Chunk(piece.chunk, container_epoch, piece.length, block_bytes, piece.checksums)
             first_chunk = first_chunk or piece.chunk
             count += 1
             groups_before = 0
@@ -78,7 +78,12 @@ def apply_append(
     assert last is not None
     put_chunk_row(rows, last, "")
     after = replace(
-        layout, owner_epoch=epoch, length=length, chunk_count=count, first_chunk=first_chunk, last=last
+        layout,
+        owner_epoch=container_epoch,
+        length=length,
+        chunk_count=count,
+        first_chunk=first_chunk,
+        last=last,
     )
     after.put_segment_row(rows)
     return after, rows

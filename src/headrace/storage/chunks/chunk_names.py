@@ -45,10 +45,11 @@ class ChunkName:
 
     segment: str
     epoch: int
+    """Container epoch."""
     offset: int
     incarnation: str
     owner: str
-    """Eight random digits that the owner of that epoch has drawn for all its names."""
+    """Eight random digits that the owner of that container epoch has drawn for all its names."""
 
     container: int | None = None
     """The container that made it; unknown of what earlier releases made."""
@@ -59,11 +60,15 @@ def container_prefix(container: int) -> str:
     return f"c{container}/"
 
 
-def chunk_name(container: int, segment: str, epoch: int, offset: int, incarnation: str, random: bytes) -> str:
+def chunk_name(
+    container: int, segment: str, container_epoch: int, offset: int, incarnation: str, random: bytes
+) -> str:
     """Build a name from ``INCARNATION_CHARS`` hex digits and ``RANDOM_BYTES`` fresh random bytes."""
     assert len(incarnation) == INCARNATION_CHARS
     assert len(random) == RANDOM_BYTES
-    return f"{container_prefix(container)}{segment}.E-{epoch}-O-{offset}-{incarnation}{random.hex()}"
+    return (
+        f"{container_prefix(container)}{segment}.E-{container_epoch}-O-{offset}-{incarnation}{random.hex()}"
+    )
 
 
 def parse_chunk_name(name: str) -> ChunkName | None:

@@ -1,7 +1,7 @@
 """Writes bytes into objects, behind the committed ones of a segment, so that a commit can store them.
 
-Knows which chunks may not grow: those of older epochs, those whose objects may be longer than is committed
-because a write to them failed, and those whose objects have lost bytes.
+Knows which chunks may not grow: those of older container epochs, those whose objects may be longer than is
+committed because a write to them failed, and those whose objects have lost bytes.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class ChunkWriter:
         entropy: Entropy,
         *,
         container: int,
-        epoch: int,
+        container_epoch: int,
         block_bytes: int,
     ) -> None:
         self._io = io
@@ -53,11 +53,11 @@ class ChunkWriter:
         self._incarnation = incarnation
         self._entropy = entropy
         self._container = container
-        self._epoch = epoch
+        self._container_epoch = container_epoch
         self._block_bytes = block_bytes
         self._owner = b""
         self._closed: set[str] = set()
-        """Last chunks of their segments that get no more bytes although they are of this epoch."""
+        """Last chunks of their segments that get no more bytes although they are of this container epoch."""
         self.failures = 0
         self.chunks_created = 0
 
@@ -91,7 +91,7 @@ class ChunkWriter:
         same, since it never looks at older chunks.
         """
         if length == 0:
-            after = replace(layout, owner_epoch=self._epoch)
+            after = replace(layout, owner_epoch=self._container_epoch)
             rows: Rows = {}
             after.put_segment_row(rows)
             return Written(after, rows)
@@ -120,7 +120,9 @@ class ChunkWriter:
             self.chunks_created += sum(piece.is_new for piece in pieces)
             if layout.last is not None and pieces[-1].is_new:
                 self._closed.discard(layout.last.name)
-            after, rows = apply_append(layout, pieces, epoch=self._epoch, block_bytes=self._block_bytes)
+            after, rows = apply_append(
+                layout, pieces, container_epoch=self._container_epoch, block_bytes=self._block_bytes
+            )
             return Written(after, rows, [piece.chunk for piece in pieces if piece.is_new])
         # The last chunk's object is not what was committed. It is closed now, so this comes here once only.
         if damage:
@@ -174,7 +176,7 @@ class ChunkWriter:
         last = layout.last
         if last is None or not self._io.supports_append:
             return False
-        return last.epoch == self._epoch and last.name not in self._closed
+        return last.epoch == self._container_epoch and last.name not in self._closed
 
     def _add_checksums(self, layout: SegmentLayout, piece: AppendPiece, part: Sequence[memoryview]) -> None:
         """In the thread that writes the piece: the loop looks at it only after that."""
@@ -190,7 +192,9 @@ class ChunkWriter:
         random = self._entropy.token(RANDOM_BYTES)
         self._owner = self._owner or random[:OWNER_BYTES]
         random = self._owner + random[OWNER_BYTES:]
-        return chunk_name(self._container, segment, self._epoch, offset, self._incarnation.name, random)
+        return chunk_name(
+            self._container, segment, self._container_epoch, offset, self._incarnation.name, random
+        )
 
 
 def _describe_damage(error: ChunkOffsetError | NoSuchChunkError) -> str:

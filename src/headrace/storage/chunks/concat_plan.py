@@ -40,10 +40,12 @@ def check_concat(target: SegmentLayout, offset: int, source: SegmentLayout) -> N
         raise OffsetMismatchError(target.segment, offset, target.length)
 
 
-def plan_link(target: SegmentLayout, source: SegmentLayout, *, epoch: int) -> tuple[SegmentLayout, Rows]:
+def plan_link(
+    target: SegmentLayout, source: SegmentLayout, *, container_epoch: int
+) -> tuple[SegmentLayout, Rows]:
     """Make the source's chunks the target's last ones and forget the source. An empty source adds nothing."""
     rows: Rows = {segment_key(source.segment): None}
-    after = replace(target, owner_epoch=epoch)
+    after = replace(target, owner_epoch=container_epoch)
     if source.last is not None:
         after.length += source.length
         after.chunk_count += source.chunk_count

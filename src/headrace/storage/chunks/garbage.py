@@ -320,22 +320,23 @@ def _take_part(batch: GarbageBatch, get: Callable[[str], bytes | None], count_ma
     return GarbagePart(batch.number, chunks, keys, GarbageRow(name, count) if count else None)
 
 
-def may_be_orphan(name: str, *, incarnation: str, epoch: int) -> bool:
+def may_be_orphan(name: str, *, incarnation: str, container_epoch: int) -> bool:
     """Say whether a listed object is of an older container epoch of this metadata: an orphan, if no row
     names it.
     """
     parsed = parse_chunk_name(name)
-    return parsed is not None and parsed.incarnation == incarnation and parsed.epoch < epoch
+    return parsed is not None and parsed.incarnation == incarnation and parsed.epoch < container_epoch
 
 
-def is_of_later_owner(name: str, *, incarnation: str, epoch: int, owner: str) -> bool:
+def is_of_later_owner(name: str, *, incarnation: str, container_epoch: int, owner: str) -> bool:
     """Say whether a listed object of this metadata was made by an owner that its log has never had.
 
-    ``epoch`` and ``owner`` are this owner's: no other owner has this container epoch, no former one a higher.
+    ``container_epoch`` and ``owner`` are this owner's: no other one has this container epoch, none before
+    it a higher one.
     """
     parsed = parse_chunk_name(name)
     return (
         parsed is not None
         and parsed.incarnation == incarnation
-        and (parsed.epoch > epoch or (parsed.epoch == epoch and parsed.owner != owner))
+        and (parsed.epoch > container_epoch or (parsed.epoch == container_epoch and parsed.owner != owner))
     )

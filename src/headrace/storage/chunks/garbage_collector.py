@@ -143,20 +143,23 @@ class GarbageCollector:
         self._on_deleted(part.chunks)
         self.objects_deleted += len(part.chunks)
 
-    async def collect_orphans(self, incarnation: Incarnation, epoch: int, owner: Callable[[], str]) -> int:
+    async def collect_orphans(
+        self, incarnation: Incarnation, container_epoch: int, owner: Callable[[], str]
+    ) -> int:
         """Delete the orphans of former owners; return how many. Lists the objects with the prefix.
 
         Call it once after recovery, in the background: it pauses between pages of the listing. Deletions that
         fail are retried with the orphans of this owner, in calls of :meth:`collect`.
 
-        Nothing is deleted, now or later, if there are objects of later owners than this one (``epoch``, and
-        ``owner`` of the objects made here): objects that no row names are data that this log has lost then.
+        Nothing is deleted, now or later, if there are objects of later owners than this one
+        (``container_epoch``, and ``owner`` of the objects made here): objects that no row names are data that
+        this log has lost then.
 
         Raises:
             StorageReadError: the listing broke off.
             HeadraceError: later objects cannot be protected now.
         """
-        later, names = await self._list_orphans(incarnation.name, epoch, owner)
+        later, names = await self._list_orphans(incarnation.name, container_epoch, owner)
         if later:
             await incarnation.renew()
             _logger.error(
@@ -174,22 +177,26 @@ class GarbageCollector:
             return deleted
         async for page in self._io.list(self._prefix):
             names = [found.name for found in page]
-            deleted += await self._delete_listed(await self._find_orphans(names, incarnation.name, epoch))
+            deleted += await self._delete_listed(
+                await self._find_orphans(names, incarnation.name, container_epoch)
+            )
             await asyncio.sleep(self._config.leftovers_pause_s)
         return deleted
 
     async def _list_orphans(
-        self, incarnation: str, epoch: int, owner: Callable[[], str]
+        self, incarnation: str, container_epoch: int, owner: Callable[[], str]
     ) -> tuple[str, list[str]]:
         """Return an object of a later owner, if any, and about ``_LISTED_MAX`` orphans."""
         names: list[str] = []
         async for page in self._io.list(self._prefix):
             listed = [found.name for found in page]
             for name in listed:
-                if is_of_later_owner(name, incarnation=incarnation, epoch=epoch, owner=owner()):
+                if is_of_later_owner(
+                    name, incarnation=incarnation, container_epoch=container_epoch, owner=owner()
+                ):
                     return name, []
             if len(names) < _LISTED_MAX:
-                names += await self._find_orphans(listed, incarnation, epoch)
+                names += await self._find_orphans(listed, incarnation, container_epoch)
             await asyncio.sleep(self._config.leftovers_pause_s)
         return "", names
 
@@ -207,9 +214,13 @@ class GarbageCollector:
         self.leftovers_deleted += len(names) - len(left)
         return len(names) - len(left)
 
-    async def _find_orphans(self, listed: list[str], incarnation: str, epoch: int) -> list[str]:
+    async def _find_orphans(self, listed: list[str], incarnation: str, container_epoch: int) -> list[str]:
         """Return those of the objects that are of former owners and that no row names, nor ever will."""
-        names = [name for name in listed if may_be_orphan(name, incarnation=incarnation, epoch=epoch)]
+        names = [
+            name
+            for name in listed
+            if may_be_orphan(name, incarnation=incarnation, container_epoch=container_epoch)
+        ]
         if names and self._catalogue is not None:
             inactive = await self._catalogue.find_chunks(names)
             names = [name for name in names if name not in inactive]

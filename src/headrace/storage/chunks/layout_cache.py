@@ -30,7 +30,7 @@ _CHUNKS_MAX: Final = 64
 
 
 class LayoutCache:
-    """What the segments of one container look like, to the owner of ``epoch``. Used on its loop.
+    """What the segments of one container look like, to the owner of ``container_epoch``. Used on its loop.
 
     Methods without a wait raise ``RowsNotLoadedError`` if a row they need is not in memory.
     """
@@ -39,7 +39,7 @@ class LayoutCache:
         "_batch_lock",
         "_chunks",
         "_config",
-        "_epoch",
+        "_container_epoch",
         "_frozen",
         "_get_row",
         "_indexes",
@@ -50,10 +50,10 @@ class LayoutCache:
         "_walks",
     )
 
-    def __init__(self, rows: RowStore, epoch: int, config: SegmentStorageConfig) -> None:
+    def __init__(self, rows: RowStore, container_epoch: int, config: SegmentStorageConfig) -> None:
         self._get_row: GetRow = rows.get
         self._load_rows = rows.load
-        self._epoch = epoch
+        self._container_epoch = container_epoch
         self._config = config
         self._layouts: OrderedDict[str, SegmentLayout] = OrderedDict()
         self._indexes: dict[str, ChunkIndex] = {}
@@ -126,10 +126,10 @@ class LayoutCache:
 
     def check_owner(self, layout: SegmentLayout) -> None:
         """Refuse what a newer owner has taken. Raises: FencedOutError."""
-        if layout.owner_epoch > self._epoch:
+        if layout.owner_epoch > self._container_epoch:
             raise FencedOutError(
                 f"segment {layout.segment!r} belongs to container epoch {layout.owner_epoch}, "
-                f"this owner has {self._epoch}"
+                f"this owner has {self._container_epoch}"
             )
 
     def new(self, segment: str, rollover_bytes: int) -> SegmentLayout:
@@ -137,7 +137,7 @@ class LayoutCache:
         if rollover_bytes < 0:
             raise InvalidArgumentError(f"rollover size {rollover_bytes} is negative")
         size = min(rollover_bytes or self._config.rollover_bytes, self._config.rollover_bytes)
-        return SegmentLayout(segment, self._epoch, max(size, self._config.block_bytes))
+        return SegmentLayout(segment, self._container_epoch, max(size, self._config.block_bytes))
 
     async def reach(self, segment: str, begin: int, end: int) -> tuple[SegmentLayout, ChunkIndex]:
         """Return a segment, and an index that knows the chunks of ``[begin, end)``, except for its last one.

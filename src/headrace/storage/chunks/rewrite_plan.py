@@ -80,7 +80,7 @@ def plan_rewrite(
     pieces: Sequence[AppendPiece],
     get: GetRow,
     *,
-    epoch: int,
+    container_epoch: int,
     block_bytes: int,
 ) -> Rewrite:
     """Put ``pieces``, written as new chunks, in place of ``old``, which are those of the stretch.
@@ -92,12 +92,16 @@ def plan_rewrite(
     assert sum(piece.length for piece in pieces) == stretch.length
     rows: Rows = {}
     _, following = load_chunk(stretch.names[-1], get)
-    new = [Chunk(piece.chunk, epoch, piece.length, block_bytes, piece.checksums) for piece in pieces]
+    new = [
+        Chunk(piece.chunk, container_epoch, piece.length, block_bytes, piece.checksums) for piece in pieces
+    ]
     behind = [*(chunk.name for chunk in new[1:]), following]
     for piece, chunk, name in zip(pieces, new, behind, strict=True):
         put_chunk_row(rows, chunk, name)
         put_checksum_rows(rows, chunk.name, 0, piece.full_groups)
-    after = replace(layout, owner_epoch=epoch, chunk_count=layout.chunk_count - len(old.names) + len(new))
+    after = replace(
+        layout, owner_epoch=container_epoch, chunk_count=layout.chunk_count - len(old.names) + len(new)
+    )
     if old.number:
         assert stretch.begin == stretch.start
         in_front, _ = load_chunk(index.name_at(old.number - 1), get)

@@ -96,7 +96,7 @@ class ChunkRewriter:
         garbage: StorageGarbage,
         commit: Commit,
         config: SegmentStorageConfig,
-        epoch: int,
+        container_epoch: int,
     ) -> None:
         self._io = io
         self._rows = rows
@@ -106,7 +106,7 @@ class ChunkRewriter:
         self._garbage = garbage
         self._commit = commit
         self._config = config
-        self._epoch = epoch
+        self._container_epoch = container_epoch
         self._checksums = ChecksumGroups(rows.get)
         self.statistics = RewriteStatistics()
 
@@ -287,7 +287,7 @@ class ChunkRewriter:
                         stretch,
                         copies,
                         self._rows.get,
-                        epoch=self._epoch,
+                        container_epoch=self._container_epoch,
                         block_bytes=self._config.block_bytes,
                     )
                 except RowsNotLoadedError as missing:

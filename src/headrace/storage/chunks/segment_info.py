@@ -29,6 +29,7 @@ class ChunkInfo:
     start_offset: int
     length: int
     epoch: int
+    """Container epoch."""
 
 
 @dataclass(slots=True)

@@ -43,6 +43,7 @@ class Chunk:
 
     name: str
     epoch: int
+    """Container epoch."""
     length: int
     block_bytes: int
     checksums: array[int] = field(default_factory=lambda: array("I"))

@@ -4,9 +4,9 @@ Every modification is: write objects (durable), then commit rows (durable), then
 commit nothing of it exists; what a failed or crashed attempt leaves in objects lies beyond every committed
 length or in objects no row names. Objects are deleted only after the commit that forgets them.
 
-A chunk is appended to only by the epoch that created it, and never again after a write to it failed: its
-object may be longer than is known. Modifications of one segment run one at a time; reads run at any time on
-the layout they found.
+A chunk is appended to only by the container epoch that created it, and never again after a write to it
+failed: its object may be longer than is known. Modifications of one segment run one at a time; reads run at
+any time on the layout they found.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class ChunkedSegmentStorage:
         self,
         provider: ChunkProvider,
         rows: RowStore,
-        epoch: int,
+        container_epoch: int,
         entropy: Entropy,
         config: SegmentStorageConfig | None = None,
         catalogue: RowCatalogue | None = None,
@@ -85,14 +85,14 @@ class ChunkedSegmentStorage:
         """Own the segments whose rows are ``rows``; ``container`` is part of the names of new objects."""
         self._config = config or SegmentStorageConfig()
         self._rows = JointRowStore(rows, self._config.commit_bytes_max)
-        self._epoch = epoch
+        self._container_epoch = container_epoch
         self._provider = provider
         self._io = ChunkIO(
             RetryingChunkProvider(provider, self._config.provider_timeout_s),
             parallel_max=self._config.read_parallel_max,
         )
         self._locks = SegmentLocks()
-        self._layouts = LayoutCache(rows, epoch, self._config)
+        self._layouts = LayoutCache(rows, container_epoch, self._config)
         self._checksums = ChecksumGroups(rows.get)
         queue = GarbageQueue(
             batches_max=self._config.garbage_runs_max,
@@ -106,7 +106,7 @@ class ChunkedSegmentStorage:
             self._incarnation,
             entropy,
             container=container,
-            epoch=epoch,
+            container_epoch=container_epoch,
             block_bytes=self._config.block_bytes,
         )
         self._collector = GarbageCollector(
@@ -126,7 +126,7 @@ class ChunkedSegmentStorage:
             self._collector,
             self._incarnation,
             self._writer,
-            epoch,
+            container_epoch,
         )
         self._statistics = SegmentStorageStatistics()
 
@@ -187,7 +187,7 @@ class ChunkedSegmentStorage:
             self.garbage,
             self._commit,
             self._config,
-            self._epoch,
+            self._container_epoch,
         )
 
     def statistics(self) -> SegmentStorageStatistics:
@@ -354,7 +354,7 @@ class ChunkedSegmentStorage:
             layout = await self._layouts.get_owned(segment)
             if layout.sealed:
                 return
-            after = replace(layout, sealed=True, owner_epoch=self._epoch)
+            after = replace(layout, sealed=True, owner_epoch=self._container_epoch)
             rows: Rows = {}
             after.put_segment_row(rows)
             await self._commit(rows, layout)
@@ -377,7 +377,7 @@ class ChunkedSegmentStorage:
             check_truncate(layout, offset)
             index = await self._find_first_retained(layout, offset)
             self.garbage.check_capacity()
-            after, rows, garbage = plan_truncate(layout, index, offset, epoch=self._epoch)
+            after, rows, garbage = plan_truncate(layout, index, offset, container_epoch=self._container_epoch)
             await self._commit(rows, layout, garbage=garbage)
             self._layouts.put(after)
 
@@ -419,7 +419,7 @@ class ChunkedSegmentStorage:
                 await self._commit_written(written, written.rows | forget, into, content, garbage=garbage)
                 self._statistics.concats_copied += 1
             else:
-                after, rows = plan_link(into, content, epoch=self._epoch)
+                after, rows = plan_link(into, content, container_epoch=self._container_epoch)
                 await self._commit(rows, into, content)
                 self._statistics.concats_linked += 1
             self._layouts.forget(source)

@@ -24,14 +24,14 @@ class StorageGarbage:
         collector: GarbageCollector,
         incarnation: Incarnation,
         writer: ChunkWriter,
-        epoch: int,
+        container_epoch: int,
     ) -> None:
         self._queue = queue
         self._numbers = numbers
         self._collector = collector
         self._incarnation = incarnation
         self._writer = writer
-        self._epoch = epoch
+        self._container_epoch = container_epoch
         self._collecting = asyncio.Lock()
         self.rewriting = asyncio.Lock()
         """Held by whoever makes chunks of what others hold, from his reading to his commit."""
@@ -74,7 +74,7 @@ class StorageGarbage:
         nothing if the log is older than its objects, see :meth:`GarbageCollector.collect_orphans`.
         """
         return await self._collector.collect_orphans(
-            self._incarnation, self._epoch, lambda: self._writer.owner
+            self._incarnation, self._container_epoch, lambda: self._writer.owner
         )
 
     async def purge(self, end: int) -> None:

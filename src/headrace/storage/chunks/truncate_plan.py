@@ -19,7 +19,7 @@ def check_truncate(layout: SegmentLayout, offset: int) -> None:
 
 
 def plan_truncate(
-    layout: SegmentLayout, index: ChunkIndex | None, offset: int, *, epoch: int
+    layout: SegmentLayout, index: ChunkIndex | None, offset: int, *, container_epoch: int
 ) -> tuple[SegmentLayout, Rows, GarbageRow | None]:
     """Drop the bytes below ``offset``: the new layout, its rows, and the chunks that became garbage.
 
@@ -32,7 +32,7 @@ def plan_truncate(
     """
     assert offset > layout.start_offset
     check_truncate(layout, offset)
-    after = replace(layout, owner_epoch=epoch, start_offset=offset)
+    after = replace(layout, owner_epoch=container_epoch, start_offset=offset)
     if layout.last is None:
         dropped = 0
         after.first_chunk_start = layout.length

@@ -112,6 +112,7 @@ class ChunkRow:
     """
 
     epoch: int
+    """Container epoch."""
     length: int
     block_bytes: int
     checksums: array[int] = field(default_factory=lambda: array("I"))

@@ -13,15 +13,17 @@ from headrace.wal.file.owner_record import OWNER_FILE
 from headrace.wal.file.segment_format import LOG_ID_BYTES
 
 
-def begin_log(directory: str, files: Filesystem, epoch: int, clock: Clock, entropy: Entropy) -> None:
-    """Make an empty log in an existing, empty directory; its first owner has ``epoch``. Durable.
+def begin_log(
+    directory: str, files: Filesystem, container_epoch: int, clock: Clock, entropy: Entropy
+) -> None:
+    """Make an empty log in an existing, empty directory; its first owner has ``container_epoch``. Durable.
 
     Raises:
         OSError: it could not be written.
         WalWriteError: not all of it was.
     """
     record = OwnerRecord(
-        entropy.token(LOG_ID_BYTES), epoch - 1, 0, clock.now_ms(), entropy.token(TOKEN_BYTES)
+        entropy.token(LOG_ID_BYTES), container_epoch - 1, 0, clock.now_ms(), entropy.token(TOKEN_BYTES)
     )
     descriptor = files.open(f"{directory}/{OWNER_FILE}", os.O_WRONLY | os.O_CREAT)
     try:

@@ -58,7 +58,7 @@ class GroupCommit:
         writers: BlockingWork,
         writers_max: int,
         owner: OwnerFile,
-        epoch: int,
+        container_epoch: int,
         log: int,
         next_sequence: int,
         statistics: WalStatistics,
@@ -80,7 +80,7 @@ class GroupCommit:
         self._writes = 0
         self._loop_writes = loop_writes
         self._owner = owner
-        self._epoch = epoch
+        self._container_epoch = container_epoch
         self._log = log
         self._statistics = statistics
         self._pending: deque[FrameWrite] = deque()
@@ -235,9 +235,9 @@ class GroupCommit:
     def _write(self, batch: list[FrameWrite]) -> None:
         """Make a batch durable, then check the fence. Runs in a writer thread or on the loop.
 
-        A successor reads the log after it has published its own epoch. So it finds what was durable while
-        this owner's record was in force; anything later is not acknowledged here. After a write in a thread
-        the loop does not look: a read would release the interpreter to other threads.
+        A successor reads the log after it has published its own container epoch. So it finds what was durable
+        while this owner's record was in force; anything later is not acknowledged here. After a write in a
+        thread the loop does not look: a read would release the interpreter to other threads.
         """
         self._files.write_records(batch)
         if batch[0].error is None:
@@ -250,7 +250,7 @@ class GroupCommit:
             frame.buffer,
             kind=kind,
             length=frame.length,
-            epoch=self._epoch,
+            epoch=self._container_epoch,
             file_number=file.number,
             sequence=frame.address,
             durable_sequence=self.durable_sequence,

@@ -10,11 +10,11 @@ from headrace.runtime.blocking import BlockingWork
 from headrace.runtime.filesystem import Filesystem
 from headrace.wal.config import WalConfig
 from headrace.wal.contract import WalStatistics
-from headrace.wal.loop_writes import LoopWrites
 from headrace.wal.file.new_files import NewFiles
 from headrace.wal.file.owner_record import OwnerFile
 from headrace.wal.file.segment_files import FileReader, SegmentFiles
 from headrace.wal.frame_pool import FramePool
+from headrace.wal.loop_writes import LoopWrites
 
 T = TypeVar("T")
 

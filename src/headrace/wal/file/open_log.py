@@ -33,7 +33,7 @@ class OpenLog:
             writers=means.writers,
             writers_max=means.config.frames_in_flight_max,
             owner=means.owner,
-            epoch=head.epoch,
+            container_epoch=head.epoch,
             log=self._short_id,
             next_sequence=taken.recovered.next_sequence,
             statistics=means.statistics,

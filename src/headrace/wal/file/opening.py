@@ -43,9 +43,10 @@ class Opening:
     async def run(self) -> TakenLog:
         """Take ownership; see ``Wal.open``.
 
-        The steps, in this order: publish the epoch (fences all former owners), read the log, write again the
-        records that no later one proves durable, make the first file of this epoch (it says where older
-        owners end), remove dead files. The last two happen only while no successor has taken over.
+        The steps, in this order: publish the container epoch (fences all former owners), read the log, write
+        again the records that no later one proves durable, make the first file of this container epoch (it
+        says where older owners end), remove dead files. The last two happen only while no successor has taken
+        over.
         """
         assert self.record is None
         means = self._means

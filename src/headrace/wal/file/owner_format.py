@@ -1,7 +1,7 @@
 """The bytes that name the owner of a log: the fence of the file log.
 
 Format page: ``docs/formats/wal-owner.md``. The file ``owner`` has two slots of 4096 bytes. The slot with the
-highest epoch is in force; a new owner always writes the other one. Integers are big-endian:
+highest container epoch is in force; a new owner always writes the other one. Integers are big-endian:
 
 ======  ====  ============  =================================================
 offset  size  field         meaning
@@ -19,8 +19,8 @@ offset  size  field         meaning
 
 Four more slots of the same size follow. They name the newest log file: the one that the last records are in
 or will be in, so that losing it is noticed. Owners of even epochs alternate between the first two, those of
-odd epochs between the last two. The valid one with the highest epoch, and of that the highest number, is in
-force:
+odd epochs between the last two. The valid one with the highest container epoch, and of that the highest
+number, is in force:
 
 ======  ====  ============  =================================================
 offset  size  field         meaning
@@ -70,6 +70,7 @@ class OwnerRecord(NamedTuple):
 
     log_id: bytes
     epoch: int
+    """Container epoch."""
     files_epoch: int
     taken_at_ms: int
     token: bytes
@@ -80,6 +81,7 @@ class NewestFile(NamedTuple):
 
     log_id: bytes
     epoch: int
+    """Container epoch."""
     number: int
 
 
@@ -136,10 +138,10 @@ def _age(name: NewestFile) -> tuple[int, int]:
     return name.epoch, name.number
 
 
-def choose_newest_slot(epoch: int, names_written: int) -> int:
-    """Return the slot of the next name that the owner of ``epoch`` writes, after ``names_written`` others.
+def choose_newest_slot(container_epoch: int, names_written: int) -> int:
+    """Return the slot of the next name that the owner of ``container_epoch`` writes.
 
     Neighbouring epochs share no slot: an owner that does not know yet that it has a successor overwrites
     nothing of it.
     """
-    return epoch % 2 * 2 + names_written % 2
+    return container_epoch % 2 * 2 + names_written % 2

@@ -1,9 +1,9 @@
 """Ownership of a log's directory: which process may acknowledge, decided by one small file.
 
-Taking over publishes a higher epoch in the slot of ``owner`` that is not in force, durably, under the
-file's advisory lock, so that two openers never choose the same epoch. The lock is held for moments only
-(this one, and while an owner truncates or recycles): an owner that stalls elsewhere does not prevent a
-successor. A lock that is taken proves nothing about the ownership of the log: an opener waits
+Taking over publishes a higher container epoch in the slot of ``owner`` that is not in force, durably, under
+the file's advisory lock, so that two openers never choose the same container epoch. The lock is held for
+moments only (this one, and while an owner truncates or recycles): an owner that stalls elsewhere does not
+prevent a successor. A lock that is taken proves nothing about the ownership of the log: an opener waits
 (``owner_wait``).
 
 An owner is fenced as soon as the *other* slot differs from what it was when the owner took over. That is one
@@ -45,7 +45,7 @@ T = TypeVar("T")
 
 OWNER_FILE: Final = "owner"
 
-#: With less than this a new owner could publish its epoch but not make its first file.
+#: With less than this a new owner could publish its container epoch but not make its first file.
 _FREE_BYTES_MIN: Final = 64 * KIB
 
 
@@ -67,7 +67,7 @@ class OwnerFile:
         """The newest file of the log when it was taken and the one before it; empty if that is not known."""
 
     def take(self, clock: Clock, entropy: Entropy) -> OwnerRecord:
-        """Publish the next epoch durably and return the record.
+        """Publish the next container epoch durably and return the record.
 
         Raises:
             DirectoryLockedError: the lock is taken; nothing was published.
@@ -102,7 +102,7 @@ class OwnerFile:
         self._check_held()  # a fenced owner learns it without waiting, and blocks no opener
         return self._run_locked(act)
 
-    def note_newest(self, epoch: int, number: int) -> None:
+    def note_newest(self, container_epoch: int, number: int) -> None:
         """Promise, durably, that this file is there: it is made, and nothing older has been removed for it.
 
         Needs no lock, so that a process that stalls in here blocks no successor. What is written late lies
@@ -112,8 +112,8 @@ class OwnerFile:
             FencedOutError: a newer owner has taken the log; nothing was promised.
         """
         self._check_held()
-        slot = choose_newest_slot(epoch, self._names_written)
-        self._write(encode_newest(NewestFile(self._log_id, epoch, number)), _newest_at(slot))
+        slot = choose_newest_slot(container_epoch, self._names_written)
+        self._write(encode_newest(NewestFile(self._log_id, container_epoch, number)), _newest_at(slot))
         for damaged in self._damaged_names:
             if damaged != slot:
                 self._write(bytes(SLOT_BYTES), _newest_at(damaged))
@@ -183,15 +183,15 @@ class OwnerFile:
             raise DataCorruptionError(problem, path=self._directory)
         self._check_files(current, slot, files_epoch)
         if current is None:
-            log_id, epoch = entropy.token(LOG_ID_BYTES), 1
+            log_id, container_epoch = entropy.token(LOG_ID_BYTES), 1
             self._write(bytes(_newest_at(NEWEST_SLOT_COUNT)), 0)
             slots = [bytes(OWNER_RECORD_BYTES)] * SLOT_COUNT
         else:
-            log_id, epoch = current.log_id, current.epoch + 1
+            log_id, container_epoch = current.log_id, current.epoch + 1
             # A sync of it may have failed: then the disk has what was there before, which is read once the
             # system forgets the page. The owner before it would take the log to be its own again.
             self._write(slots[slot], slot * SLOT_BYTES)
-        record = OwnerRecord(log_id, epoch, files_epoch, clock.now_ms(), entropy.token(TOKEN_BYTES))
+        record = OwnerRecord(log_id, container_epoch, files_epoch, clock.now_ms(), entropy.token(TOKEN_BYTES))
         self._write(encode_owner(record), (1 - slot) * SLOT_BYTES)
         fs.fsync(self._fd)
         fs.fsync_directory(self._directory)
@@ -212,8 +212,8 @@ class OwnerFile:
     def _check_files(self, current: OwnerRecord | None, slot: int, files_epoch: int) -> None:
         """Refuse a record and files that cannot belong together.
 
-        A record is durable before the first file of its epoch is made, and an owner's first file is durable
-        before its ``open`` ends and older files are removed.
+        A record is durable before the first file of its container epoch is made, and an owner's first file is
+        durable before its ``open`` ends and older files are removed.
         """
         if current is None:
             if files_epoch > 0:
@@ -249,8 +249,8 @@ def missing_file(named: Sequence[NewestFile], names: Iterable[str]) -> str:
     """Say which file of the log is lost whose loss nothing else would show; empty if none is.
 
     The newest file is known by name: it holds the end of the log, and no other file points to it. It may be
-    gone only once an owner of a newer epoch has made one of its own. (The one before it may be gone as well
-    if the newest is in use: recovery, which reads it, checks that.)
+    gone only once an owner of a newer container epoch has made one of its own. (The one before it may be gone
+    as well if the newest is in use: recovery, which reads it, checks that.)
     """
     if not named:
         return ""

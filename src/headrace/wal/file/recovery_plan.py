@@ -2,13 +2,13 @@
 No I/O.
 
 The log is a series of records with sequences 1, 2, 3 ... without gaps. Owners follow one another; the files
-of one owner carry its epoch and say at which sequence it began. So the record with sequence *s* lives in the
-files of the newest epoch that began at or below *s*; what older owners wrote at or above that point is
-stale, whenever it reached the disk.
+of one owner carry its container epoch and say at which sequence it began. So the record with sequence *s*
+lives in the files of the newest container epoch that began at or below *s*; what older owners wrote at or
+above that point is stale, whenever it reached the disk.
 
-Within the newest epoch the log ends at the first record that is not whole. That is a torn tail if no whole
-record behind it says that it was durable (its ``durable`` is lower), and corruption otherwise. In older
-epochs the end is known, so any gap is corruption.
+Within the newest container epoch the log ends at the first record that is not whole. That is a torn tail if
+no whole record behind it says that it was durable (its ``durable`` is lower), and corruption otherwise. In
+older epochs the end is known, so any gap is corruption.
 """
 
 from __future__ import annotations
@@ -58,6 +58,7 @@ class FoundFile(NamedTuple):
     name: str
     number: int
     epoch: int
+    """Container epoch."""
 
 
 @dataclass(slots=True)
@@ -279,7 +280,7 @@ class _Recovery:
         return _Image(file, head, first, durable, is_marked)
 
     def _skip_stale(self, images: list[_Image]) -> list[_Image]:
-        """Drop files of older epochs that hold nothing, or only what is stale."""
+        """Drop files of older container epochs that hold nothing, or only what is stale."""
         began = {image.file.epoch: image.head.epoch_first_sequence for image in images}
         ends: dict[int, int] = {}
         for epoch, following in pairwise(began):
@@ -302,8 +303,8 @@ class _Recovery:
     def _check_none_vanished(
         self, images: list[_Image], living: list[_Image], began: dict[int, int], ends: dict[int, int]
     ) -> None:
-        """Refuse an older epoch that had records and shows none: late records of the epoch before would be
-        taken for them.
+        """Refuse an older container epoch that had records and shows none: late records of the container
+        epoch before would be taken for them.
         """
         shown = {image.file.epoch for image in living}
         for image in images:

@@ -23,10 +23,10 @@ class SegmentFile:
         "zeroed_until",
     )
 
-    def __init__(self, number: int, epoch: int, fd: int, zeroed_until: int) -> None:
+    def __init__(self, number: int, container_epoch: int, fd: int, zeroed_until: int) -> None:
         self.number = number
-        self.epoch = epoch
-        self.name = format_name(number, epoch)
+        self.epoch = container_epoch
+        self.name = format_name(number, container_epoch)
         self.fd = fd
         self.first_sequence = 0
         self.position = DATA_OFFSET

@@ -14,8 +14,9 @@ offset    size  block
 ========  ====  ==========================================================================
 
 Head: magic ``HRWF``, crc32c of bytes 8..71, version 2 (1 byte), 7 zero bytes, log id (16), epoch (8),
-number (8), first sequence of the epoch (8), truncation sequence when the file was prepared (8), size of the
-file in bytes (8): one that is shorter has lost its end. Version 1 has no size; its checksum covers 8..63.
+number (8), first sequence of the container epoch (8), truncation sequence when the file was prepared (8),
+size of the file in bytes (8): one that is shorter has lost its end. Version 1 has no size; its checksum
+covers 8..63.
 
 Mark: magic ``HRWT``, crc32c of bytes 8..71, version 2 (1 byte), 7 zero bytes, log id (16), epoch (8),
 number (8), mark number (8), truncation sequence (8), highest durable sequence (8). Version 1 has no durable
@@ -54,6 +55,7 @@ class FileHead(NamedTuple):
 
     log_id: bytes
     epoch: int
+    """Container epoch."""
     number: int
     epoch_first_sequence: int
     truncation_sequence: int
@@ -66,6 +68,7 @@ class TruncationMark(NamedTuple):
 
     log_id: bytes
     epoch: int
+    """Container epoch."""
     number: int
     mark_number: int
     truncation_sequence: int
@@ -73,14 +76,14 @@ class TruncationMark(NamedTuple):
     """Records up to this one are known to be durable; 0 if unknown (version 1)."""
 
 
-def format_name(number: int, epoch: int) -> str:
-    """Return the name of segment file ``number`` of owner ``epoch``."""
-    return f"{number:012d}-{epoch:012d}.wal"
+def format_name(number: int, container_epoch: int) -> str:
+    """Return the name of segment file ``number`` of the owner of ``container_epoch``."""
+    return f"{number:012d}-{container_epoch:012d}.wal"
 
 
-def format_draft_name(number: int, epoch: int) -> str:
+def format_draft_name(number: int, container_epoch: int) -> str:
     """Return the name under which a segment file is prepared."""
-    return f"{number:012d}-{epoch:012d}.draft"
+    return f"{number:012d}-{container_epoch:012d}.draft"
 
 
 def is_draft_name(name: str) -> bool:

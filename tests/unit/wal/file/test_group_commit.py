@@ -93,7 +93,7 @@ class Bench:
             writers=self.writers,
             writers_max=writers_max,
             owner=self.owner,
-            epoch=5,
+            container_epoch=5,
             log=9,
             next_sequence=11,
             statistics=self.statistics,
