@@ -21,6 +21,8 @@ from headrace.runtime.entropy import SeededEntropy
 from tests.simulation.worlds.controllers_world import ControllersWorld
 
 SCOPE: Final = "s"
+_KEYS_MOVED: Final = 3
+"""By one transaction."""
 _GROUP_ID: Final = "00000000-0000-0000-0000-000000000001"
 
 
@@ -111,8 +113,9 @@ class KeyWriter(StreamClient):
 
 
 def _at(position: float, found: list[Piece]) -> int:
-    (piece,) = [each for each in found if each.key_range.contains(position)]
-    return piece.segment_id
+    places = [each.segment_id for each in found if each.key_range.contains(position)]
+    assert len(places) == 1, f"{position} belongs to {places} of {found}"
+    return places[0]
 
 
 class Scaler(StreamClient):
@@ -180,7 +183,8 @@ class Reader(StreamClient):
         """Read what there is; return whether there was a segment that ended."""
         ended = False
         for segment_id, offset in list(self._offsets.items()):
-            segment = self.world.segments.segments[self.name(segment_id)]
+            segment = self.world.segments.segments.get(self.name(segment_id))
+            assert segment is not None, f"{self.name(segment_id)} is gone, and was not read to its end"
             sealed, data = segment.sealed, bytes(segment.data[offset:])
             assert offset >= segment.start_offset
             self.events += [part for part in data.split(b";") if part]
@@ -325,7 +329,10 @@ class RingMover(StreamClient):
         return state
 
     def check(self, events: list[bytes]) -> None:
-        """Assert that a reader who applies the events in their order sees the ring that was committed."""
+        """Assert that a reader who applies the events in their order sees the ring that was committed, and
+        that each transaction was committed once.
+        """
+        assert len(events) == _KEYS_MOVED * self.committed, (len(events), self.committed)
         seen = Ring(self.ring.positions).following
         for event in events:
             key, _, following = event.decode().partition(":")

@@ -246,6 +246,8 @@ async def _check_stream(world, controller, stream):
     history = await read_history(stream)
     history.check()
     gone = set() if row.truncation is None else before(history, dict(row.truncation))
+    for segment_id, offset in row.truncation or ():
+        assert offset < 0 or world.segments.segments[stream.segment(segment_id)].start_offset == offset
     expected = set()
     for segment in history.segments():
         if segment.segment_id in gone:
