@@ -50,11 +50,6 @@ LoggedEntry = tuple[int, int, bytes, int, int, int]
 where in the data that were read its value begins. A plain tuple: logs hold millions of them."""
 
 
-def entry_bytes(key: bytes, value_length: int) -> int:
-    """Return the size of an entry in bytes; ``value_length`` may be ``REMOVAL``."""
-    return ENTRY_HEADER_BYTES + len(key) + max(value_length, 0)
-
-
 def encode_entries(entries: Iterable[TableEntry], *, copies: bool = False) -> tuple[bytes, list[int]]:
     """Encode entries as a caller writes them, or ``copies`` that keep the version they carry.
 

@@ -15,7 +15,6 @@ from headrace.segmentstore.tables.entry_format import (
     decode_version,
     encode_entries,
     encode_removals,
-    entry_bytes,
 )
 
 GOLDEN = Path(__file__).parents[3] / "golden" / "table_entry" / "v1" / "log.bin"
@@ -56,14 +55,14 @@ def test_entries_come_back_as_they_were_written(pairs, offset):
     assert [(entry[2], data[entry[5] : entry[5] + entry[3]]) for entry in entries] == pairs
     assert [entry[0] for entry in entries] == [offset + start for start in starts]
     assert [entry[4] for entry in entries] == [entry[0] for entry in entries]
-    assert sum(entry_bytes(key, len(value)) for key, value in pairs) == len(data)
+    assert sum(ENTRY_HEADER_BYTES + len(key) + len(value) for key, value in pairs) == len(data)
 
 
 @given(st.lists(keys, max_size=20))
 def test_removals_come_back_without_a_value(removed):
     data = encode_removals(removed)
     entries, consumed = decode_entries(memoryview(data), 7, "t")
-    assert consumed == len(data) == sum(entry_bytes(key, REMOVAL) for key in removed)
+    assert consumed == len(data) == sum(ENTRY_HEADER_BYTES + len(key) for key in removed)
     assert [(entry[2], entry[3]) for entry in entries] == [(key, REMOVAL) for key in removed]
 
 
