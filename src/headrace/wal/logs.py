@@ -34,6 +34,7 @@ class LogFrame:
 
     address: int
     epoch: int
+    """Container epoch."""
     payload: memoryview
 
 
@@ -115,9 +116,10 @@ class Logs(FoundLogs, Protocol):
     def make_wal(self, container: int) -> Wal:
         """Return the log of a container for an owner, not open yet. Each call returns a new one."""
 
-    async def begin(self, container: int, epoch: int) -> None:
-        """Make an empty log, durably, whose first owner has the container epoch ``epoch``: of a system that
-        is rebuilt. There is none, see :meth:`delete`; until that owner has opened it, it is not begun.
+    async def begin(self, container: int, container_epoch: int) -> None:
+        """Make an empty log, durably, whose first owner has ``container_epoch``: of a system that is rebuilt.
+
+        There is none before, see :meth:`delete`; until that owner has opened it, it is not begun.
 
         Raises:
             OSError, WalWriteError: it is not made, or not whole: delete it, and repeat.

@@ -69,8 +69,8 @@ class MemoryLogs:
     def make_wal(self, container: int) -> Wal:
         return MemoryWal(self._store, f"{_PREFIX}{container}", self._config, frames=self._frames)
 
-    async def begin(self, container: int, epoch: int) -> None:
-        self._store.get_log(f"{_PREFIX}{container}").epoch = epoch - 1
+    async def begin(self, container: int, container_epoch: int) -> None:
+        self._store.get_log(f"{_PREFIX}{container}").epoch = container_epoch - 1
 
     async def delete(self, container: int) -> None:
         self._store.delete_log(f"{_PREFIX}{container}")

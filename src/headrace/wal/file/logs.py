@@ -102,13 +102,13 @@ class FileLogs(FoundFileLogs):
             loop_writes=self._loop_writes,
         )
 
-    async def begin(self, container: int, epoch: int) -> None:
+    async def begin(self, container: int, container_epoch: int) -> None:
         path = self._path(container)
         for directory in (self._directory, path):
             if not self._files.exists(directory):
                 self._files.mkdir(directory)
                 self._files.fsync_directory(dirname(directory) or ".")  # noqa: PTH120 - paths are str here
-        begin_log(path, self._files, epoch, self._runtime.clock, self._runtime.entropy)
+        begin_log(path, self._files, container_epoch, self._runtime.clock, self._runtime.entropy)
 
     async def delete(self, container: int) -> None:
         path = self._path(container)
