@@ -2,9 +2,11 @@
 
 import signal
 
+import pytest
 from hypothesis import settings
 
-import tests.effort  # noqa: F401 - registers the profiles
+from tests.cpu_seconds import SHOWN_S, CpuSeconds
+from tests.effort import is_quick
 
 settings.load_profile("check")  # unless --hypothesis-profile names another one
 
@@ -19,3 +21,30 @@ def pytest_collection_modifyitems(items):
     A session starts in a young process, too (tests/spark/conftest.py says why that is good).
     """
     items.sort(key=lambda item: "tests/spark/" not in item.path.as_posix())
+
+
+_cpu_seconds = CpuSeconds()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item):
+    with _cpu_seconds.counted(item.nodeid):
+        return (yield)
+
+
+def pytest_sessionfinish(session):
+    """Hand the sums of a process of xdist to the one that prints them."""
+    if hasattr(session.config, "workeroutput"):
+        session.config.workeroutput["cpu_seconds"] = dict(_cpu_seconds.by_folder)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node):
+    _cpu_seconds.by_folder.update(getattr(node, "workeroutput", {}).get("cpu_seconds", {}))
+
+
+def pytest_terminal_summary(terminalreporter):
+    if _cpu_seconds.by_folder.total() >= SHOWN_S:
+        terminalreporter.section("CPU seconds by folder")
+        for line in _cpu_seconds.lines(is_quick=is_quick()):
+            terminalreporter.write_line(line)

@@ -31,6 +31,11 @@ def without_long(numbers, long):
     return [number for number in numbers if is_long() or number not in long]
 
 
+def is_quick():
+    """Whether this is the look while one types."""
+    return _share() < _PROFILES["check"]
+
+
 def is_long():
     """Whether this is the long form."""
     return _share() > 1

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.run import BENCHMARKS
+from tests.effort import is_long
 
 ROOT = Path(__file__).parents[2]
 ELSEWHERE = {"benchmarks.spark_rates", "benchmarks.wal"}  # run by the tests of Spark and of the log
@@ -14,6 +15,7 @@ ELSEWHERE = {"benchmarks.spark_rates", "benchmarks.wal"}  # run by the tests of 
 
 @pytest.mark.cluster
 @pytest.mark.slow
+@pytest.mark.skipif(not is_long(), reason="takes long: make bench-smoke, make soak")
 @pytest.mark.parametrize("name", [name for name in BENCHMARKS if name not in ELSEWHERE])
 def test_a_benchmark_runs_at_its_smallest_size(name):
     done = subprocess.run(

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from headrace.client import ScalingPolicy, StreamConfiguration
+from tests.effort import is_long
 from tests.spark.standalone import HOME, ROOT, SparkCluster
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.cluster]
@@ -54,6 +55,10 @@ def numbers_of(client, stream):
         return Counter(int(event) for batch in reader.batches() for event in batch)
 
 
+@pytest.mark.skipif(
+    not is_long() and os.environ.get("SPARK_CLUSTER_TESTED") != "all",
+    reason="takes a master and two workers: make spark-cluster, make soak",
+)
 def test_a_shipped_job_writes_once_although_an_executor_is_killed(
     cluster, bare, shipped, server, client, events, tmp_path
 ):

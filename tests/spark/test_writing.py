@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.effort import is_long
+
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.cluster]
 
 ROOT = Path(__file__).parents[2]
@@ -150,6 +152,7 @@ def test_complete_mode_is_refused_unless_asked_for(streams, tmp_path):
         ).start().awaitTermination()
 
 
+@pytest.mark.skipif(not is_long(), reason="takes two JVMs of its own: make soak")
 def test_nothing_is_lost_or_doubled_when_the_driver_is_killed_around_commits(streams, tmp_path, server):
     streams.make("in", segments=2)
     streams.make("out", segments=2)
