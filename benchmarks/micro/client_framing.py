@@ -28,6 +28,7 @@ from headrace.client.reader.event_framing import find_frames, payload_column, pa
 from headrace.client.services import ClientServices
 from headrace.client.writer.event_frames import frame_column, frame_list
 from headrace.client.writer.event_writer import EventWriter
+from headrace.client.writer.open_writers import OpenWriters
 from headrace.client.writer.routing import key_positions
 from headrace.client.writer.segment_map import SegmentMap, SegmentRange
 from headrace.model.key_space import FULL_RANGE, key_position, split_evenly
@@ -174,7 +175,7 @@ async def time_writer(
 async def measure_writer(port: int, count: int, rounds: int) -> None:
     host: Any = OneHost(port)
     services = ClientServices(
-        "tcp://fake", ConnectionPool(), host, host, SystemEntropy(), Supervisor("bench")
+        "tcp://fake", ConnectionPool(), host, host, SystemEntropy(), Supervisor("bench"), OpenWriters(1.0)
     )
     event = b"x" * 100
     column = pa.array([event] * 10_000, pa.binary())

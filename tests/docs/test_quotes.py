@@ -27,7 +27,9 @@ QUOTING = [
 PAGES = sorted({*QUOTING, *DOCS.rglob("*.md")} - {DOCS / "reference" / "settings.md"})
 
 _BLOCK = re.compile(r"^ *```(\w*)\n(.*?)^ *```", re.DOTALL | re.MULTILINE)
-_COMMAND = re.compile(r"(headrace|hdfs|kill|pip|python[\d.]*|curl|du|taskset|INSERT|Authorization:) ")
+_COMMAND = re.compile(
+    r"(?:until )?(headrace|hdfs|kill|pip|python[\d.]*|curl|du|taskset|INSERT|Authorization:) "
+)
 _NO_PROSE = re.compile(r"[{}=|*]|\[|::| --|^\.|^-|\w\(")
 _AFTER_SAYS = re.compile(r"\blog(?: of \w+)?(?: says|:) `([^`\n]+)`")
 _SETTING = re.compile(r"((?:[a-z_]+\.)*[a-z]+(?:_[a-z0-9]+)+) = ")

@@ -133,7 +133,7 @@ def test_an_unknown_setting_is_refused_with_the_known_ones(tmp_path):
 def test_a_data_directory_that_is_a_file_is_refused(tmp_path):
     (tmp_path / "data").write_text("mine")
     code, line = refused(*ANY_PORTS, "--data-dir", str(tmp_path / "data"))
-    assert code == 1
+    assert code == 2
     assert str(tmp_path / "data") in line
     assert (tmp_path / "data").read_text() == "mine"
 

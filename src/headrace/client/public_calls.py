@@ -11,8 +11,8 @@ import functools
 import inspect
 import os
 import weakref
-from collections.abc import Callable, Collection
-from types import FunctionType
+from collections.abc import Callable, Collection, Coroutine
+from types import CoroutineType, FunctionType
 from typing import Any, Final, TypeVar
 
 from headrace.errors import HeadraceError
@@ -96,7 +96,8 @@ def _called(function: Callable[..., Any]) -> Any:
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
         try:
-            return function(*args, **kwargs)
+            result = function(*args, **kwargs)
+            return _told(function, kwargs, result) if type(result) is CoroutineType else result
         except _EXPLAINED as error:
             failure = _explained(function, kwargs, error)
             if failure is error:
@@ -104,6 +105,19 @@ def _called(function: Callable[..., Any]) -> Any:
         raise failure
 
     return call
+
+
+async def _told(
+    function: Callable[..., Any], keywords: Collection[str], call: Coroutine[Any, Any, Any]
+) -> Any:
+    """Await what a function that is no coroutine function returned: one that takes both names in one text."""
+    try:
+        return await call
+    except _EXPLAINED as error:
+        failure = _explained(function, keywords, error)
+        if failure is error:
+            raise
+    raise failure
 
 
 def _awaited(function: Callable[..., Any]) -> Any:

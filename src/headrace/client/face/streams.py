@@ -92,7 +92,7 @@ class StreamFace(ClientCore):
         said = parts_said(configuration, segments, tags, retention, scaling)
         created, difference = await self._create_stream(scope, stream, wanted, said, exist_ok=exist_ok)
         if difference:
-            warnings.warn(difference, stacklevel=2)
+            warnings.warn(difference, stacklevel=3)
         return created
 
     async def _create_stream(

@@ -24,7 +24,7 @@ BODIES = {
     ("PUT", "/v1/scopes/{scope}/streams/{stream}/truncation"): {"cut": {"0": 0, "1": 0}},
     ("PUT", "/v1/storage/optimiser"): {"paused": True},
 }
-OPTIONS = {"from": 0, "to": 1, "at": 1}
+OPTIONS = {"from": 0, "to": 1, "at": 1_700_000_000_000}
 SCOPE, STREAM, GROUP = "prn::/scope:s", "prn::/scope:s/stream:t", "prn::/scope:s/reader-group:g"
 
 TABLE_OF_THE_PROTOCOL = {

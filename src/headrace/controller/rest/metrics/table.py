@@ -28,6 +28,8 @@ LEFT_OUT: Final[Mapping[str, str]] = {
     "chunks.calls.{call}.seconds_total": _IN_HISTOGRAM,
     "chunks.calls.{call}.seconds_max": _A_MAXIMUM,
     "chunks.calls.{call}.in_flight_max": _A_MAXIMUM,
+    "chunks.calls.{call}.refused": _A_TEXT,
+    "chunks.calls.{call}.refused_at": "a moment of the loop's clock; the health of long-term storage tells",
     "containers.{container}.health.container_id": "the label",
     "containers.{container}.health.last_failure": _A_TEXT,
     "containers.{container}.tasks.spawned": "how many tasks began says nothing of health",
