@@ -36,13 +36,19 @@ def worker(monkeypatch):
     monkeypatch.setenv("SPARK_HIDE_TRACEBACK", "")  # and is restored when the test ends
 
 
-@pytest.mark.parametrize("door", ["schema", "reader", "streamReader", "writer", "streamWriter"])
+@pytest.mark.parametrize("door", ["schema", "reader", "writer", "streamWriter"])
 def test_the_sentence_is_all_that_a_worker_writes(worker, door):
     options = {**WRONG, "exactly_once": "q"}
-    arguments = {"schema": (), "reader": (None,), "streamReader": (None,)}.get(door, (None, False))
+    arguments = {"schema": (), "reader": (None,)}.get(door, (None, False))
     text = written(lambda: getattr(HeadraceDataSource(options), door)(*arguments))
     assert text.startswith("headrace.errors.InvalidArgumentError: option ")
     assert len(text.splitlines()) == 1
+
+
+def test_a_streaming_read_keeps_its_traceback_for_spark_fails_once_more_behind_it(worker):
+    text = written(lambda: HeadraceDataSource(WRONG).streamReader(None))
+    assert text.startswith("Traceback")
+    assert "headrace.errors.InvalidArgumentError: option " in text
 
 
 def test_for_debugging_the_traceback_is_written(worker, monkeypatch):
