@@ -218,10 +218,8 @@ async def test_an_idle_owner_ends_within_the_minute_that_users_are_promised():
     await bench.start()
     await until(lambda: bench.checkpoints.statistics().written == 1)
     await rebuilt(bench, 1 << 24)
-    began = asyncio.get_running_loop().time()
-    await until(lambda: bench.failures)
+    await asyncio.sleep(60)  # of virtual time, in one step: until() would look sixty thousand times
     assert isinstance(bench.failures[0], FencedOutError)
-    assert asyncio.get_running_loop().time() - began < 60
     await bench.stopping
 
 
