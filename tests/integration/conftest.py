@@ -2,8 +2,8 @@
 
 import pytest
 
-from headrace.cli.check_container import examine
-from headrace.cli.inspect_data import InspectedData
+from headrace.cli.check.container import examine
+from headrace.cli.inspect.data import InspectedData
 
 
 @pytest.fixture

@@ -15,10 +15,10 @@ from pathlib import Path
 
 import pytest
 
-from headrace.cli import inspect_container
-from headrace.cli.inspect_data import InspectedData
+from headrace.cli.inspect import container as inspect_container
+from headrace.cli.inspect.data import InspectedData
+from headrace.cli.inspect.segment_view import view_segment
 from headrace.cli.main import main
-from headrace.cli.segment_view import view_segment
 from headrace.client import connect
 from headrace.testing import LocalServer
 from headrace.wal.inspect import RecordStatus, inspect_log, inspect_records

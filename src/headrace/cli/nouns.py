@@ -13,51 +13,51 @@ from headrace.cli.verbs import Noun
 
 _NOUNS: Final = {
     "standalone": (
-        "headrace.cli.commands.standalone",
+        "headrace.cli.server.standalone_command",
         "Run controller, segment store and REST in one process until SIGTERM or Ctrl-C.",
     ),
     "status": (
-        "headrace.cli.commands.status",
+        "headrace.cli.server.status_command",
         "Say whether a server is ready, what it holds and what waits; exit code 4 if it is not ready.",
     ),
-    "scope": ("headrace.cli.commands.scope", "List, create and delete scopes."),
+    "scope": ("headrace.cli.scope.command", "List, create and delete scopes."),
     "stream": (
-        "headrace.cli.commands.stream",
+        "headrace.cli.stream.command",
         "Create, describe, scale, truncate, seal and delete streams.",
     ),
-    "event": ("headrace.cli.commands.event", "Write events to a stream, read events from it."),
+    "event": ("headrace.cli.event.command", "Write events to a stream, read events from it."),
     "table": (
-        "headrace.cli.commands.table",
+        "headrace.cli.table.command",
         "Create key-value tables, put, get, scan and remove their entries.",
     ),
-    "controller": ("headrace.cli.commands.controller", "See what controllers do in the background."),
-    "user": ("headrace.cli.commands.user", "Add, list and remove the users of a users file."),
+    "controller": ("headrace.cli.controller.command", "See what controllers do in the background."),
+    "user": ("headrace.cli.user.command", "Add, list and remove the users of a users file."),
     "inspect": (
-        "headrace.cli.commands.inspect",
+        "headrace.cli.inspect.command",
         "Look into the data of a server; nothing is ever changed.",
     ),
     "check": (
-        "headrace.cli.commands.check",
+        "headrace.cli.check.command",
         "Check the data of a server, stopped or running; nothing is ever changed.",
     ),
     "storage": (
-        "headrace.cli.commands.storage",
+        "headrace.cli.storage.command",
         "Check, mend, copy and move what is in long-term storage.",
     ),
     "config": (
-        "headrace.cli.commands.config",
+        "headrace.cli.config.command",
         "Show the settings of a server and where they come from; check a file of them.",
     ),
     "bench": (
-        "headrace.cli.commands.bench",
+        "headrace.cli.bench.command",
         "Measure writes, reads and latency of a running server, in a scope that is deleted in the end.",
     ),
     "demo": (
-        "headrace.cli.commands.demo",
+        "headrace.cli.demo.command",
         "Send the flights of New York 2013 through a durable stream and PySpark; check every total.",
     ),
     "completion": (
-        "headrace.cli.commands.completion",
+        "headrace.cli.completion.command",
         "Print what makes a shell complete nouns, verbs, options and names of streams.",
     ),
 }

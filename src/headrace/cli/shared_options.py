@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import click
 
-from headrace.cli.name_completion import complete_scope, complete_stream, complete_table
+from headrace.cli.completion.names import complete_scope, complete_stream, complete_table
 from headrace.runtime.client_variables import TLS_CA_VARIABLE, URI_VARIABLE
 
 URI_DEFAULT: Final = "tcp://localhost:9090"

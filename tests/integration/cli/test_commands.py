@@ -16,7 +16,8 @@ from array import array
 
 import pytest
 
-from headrace.cli import event_write, name_completion
+from headrace.cli.completion import names as name_completion
+from headrace.cli.event import write as event_write
 from headrace.cli.main import main
 from headrace.model.stream_cut import StreamCut
 from headrace.testing import LocalServer, ServerDiedError

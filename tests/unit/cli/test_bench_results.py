@@ -1,6 +1,6 @@
 import pytest
 
-from headrace.cli.bench_results import Plan, Result
+from headrace.cli.bench.results import Plan, Result
 from headrace.errors import InvalidArgumentError
 
 

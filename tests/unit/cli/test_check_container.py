@@ -5,7 +5,7 @@ import shutil
 
 import pytest
 
-from headrace.cli import check_container
+from headrace.cli.check import container as check_container
 from headrace.cli.main import main
 from headrace.runtime.clock import SystemClock
 from headrace.runtime.directory_lock import DirectoryLock, describe_process

@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from headrace.cli.config_verbs import check_config, show_config
-from headrace.cli.setting_lines import find_lines
+from headrace.cli.config.setting_lines import find_lines
+from headrace.cli.config.verbs import check_config, show_config
 from headrace.errors import InvalidArgumentError
 
 RIGHT = """\

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from headrace.cli.container_failures import ContainerFailures
+from headrace.cli.inspect.container_failures import ContainerFailures
 from headrace.errors import DataCorruptionError, NoSuchSegmentError, SnapshotLostError, StorageReadError
 
 DAMAGE, LOST, UNREAD = DataCorruptionError("bad"), SnapshotLostError("cut"), StorageReadError("silent")

@@ -1,6 +1,6 @@
 import pytest
 
-from headrace.cli.event_format import LETTERS, format_of
+from headrace.cli.event.format import LETTERS, format_of
 from headrace.client.reader.event_batch import Event
 from headrace.errors import InvalidArgumentError
 from headrace.model.segment_id import make_segment_id

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from headrace.cli.given_events import (
+from headrace.cli.event.given_events import (
     event_document,
     field_keyed_events,
     json_events,

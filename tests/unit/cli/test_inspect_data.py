@@ -7,7 +7,7 @@ import socket
 
 import pytest
 
-from headrace.cli.inspect_data import InspectedData
+from headrace.cli.inspect.data import InspectedData
 from headrace.cli.main import main
 from headrace.cli.shared_options import DATA_DIR_VARIABLE
 from headrace.errors import InvalidArgumentError

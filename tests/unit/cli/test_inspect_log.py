@@ -7,7 +7,7 @@ import shutil
 
 import pytest
 
-from headrace.cli.inspect_data import time_text
+from headrace.cli.inspect.data import time_text
 from headrace.cli.main import main
 from headrace.runtime.filesystem import OsFilesystem
 from headrace.wal import inspect as wal_inspect

@@ -477,7 +477,7 @@ def test_help_imports_nothing_of_the_system_and_no_other_noun(words):
         "from headrace.cli.main import main\n"
         f"assert main({words!r}) == 0\n"
         "heavy = {'grpc', 'asyncio', 'numpy', 'rich', 'logging', 'headrace.client', 'headrace.standalone'}\n"
-        "heavy |= {'headrace.model', 'headrace.cli.commands.scope'}\n"
+        "heavy |= {'headrace.model', 'headrace.cli.scope.command'}\n"
         "assert not heavy & set(sys.modules), heavy & set(sys.modules)\n"
     )
     subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, env={**os.environ})

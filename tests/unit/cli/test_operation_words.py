@@ -2,12 +2,12 @@ from pathlib import Path
 
 import pytest
 
-from headrace.cli.attribute_names import (
+from headrace.cli.inspect.attribute_names import (
     attribute_name,
     attribute_words,
     segment_type_words,
 )
-from headrace.cli.operation_words import describe_operation
+from headrace.cli.inspect.operation_words import describe_operation
 from headrace.model import attributes as attr
 from headrace.segmentstore.operations import catalogue as ops
 from headrace.segmentstore.operations import codec

@@ -1,6 +1,6 @@
 """What ``headrace status`` makes of the answers of a server."""
 
-from headrace.cli.server_state import not_ready, waiting
+from headrace.cli.server.state import not_ready, waiting
 
 
 def part(name, status="UP", **details):

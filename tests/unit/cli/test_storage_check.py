@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from headrace.cli import chunk_access
+from headrace.cli.inspect import chunk_access
 from headrace.cli.main import main
 from headrace.runtime.read_only_files import ReadOnlyFiles
 from headrace.segmentstore.operations import catalogue as ops

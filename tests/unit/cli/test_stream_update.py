@@ -1,6 +1,6 @@
 import pytest
 
-from headrace.cli.stream_update import StreamChanges, changed, check_any
+from headrace.cli.stream.update import StreamChanges, changed, check_any
 from headrace.errors import InvalidArgumentError
 from headrace.model.policies import RetentionPolicy, ScalingPolicy, StreamConfiguration
 

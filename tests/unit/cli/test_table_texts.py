@@ -1,6 +1,6 @@
 import pytest
 
-from headrace.cli.table_texts import bytes_of, key_of, member, shown, whole_key
+from headrace.cli.table.texts import bytes_of, key_of, member, shown, whole_key
 from headrace.errors import InvalidArgumentError
 from headrace.model.key_value_table import KeyValueTableConfiguration
 

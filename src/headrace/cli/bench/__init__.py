@@ -1,0 +1,1 @@
+"""``headrace bench``: loads that measure a running server, and what a run of them says."""

@@ -1,0 +1,1 @@
+"""``headrace check``: whether the data of a container agrees with itself."""

@@ -1,0 +1,1 @@
+"""``headrace config``: settings, where each comes from, and whether a file of them is sound."""

@@ -1,0 +1,1 @@
+"""``headrace inspect``: views of logs, containers, trees, chunks and caches; nothing is ever changed."""

@@ -1,0 +1,1 @@
+"""``headrace scope``: verbs of scopes."""

@@ -1,0 +1,1 @@
+"""``headrace storage``: check, mend, copy and move what long-term storage holds."""

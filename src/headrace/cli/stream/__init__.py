@@ -1,0 +1,1 @@
+"""``headrace stream``: verbs of streams, and questions about them."""

@@ -1,0 +1,1 @@
+"""``headrace table``: key-value tables and their entries."""

@@ -1,0 +1,1 @@
+"""``headrace user``: lines of a users file."""
