@@ -41,8 +41,8 @@ from headrace.segmentstore.readindex.cache.eviction_policy import CacheConfig
 from headrace.segmentstore.state.metadata_checkpoint import CheckpointSnapshot
 from headrace.segmentstore.state.segment_state import SegmentState
 from headrace.segmentstore.storagewriter.config import StorageWriterConfig
-from headrace.storage.providers.chunk_threads import ChunkThreads
-from headrace.storage.providers.filesystem import FilesystemChunkProvider
+from headrace.storage.providers.files.chunk_threads import ChunkThreads
+from headrace.storage.providers.files.filesystem import FilesystemChunkProvider
 from headrace.wal.config import WalConfig
 from headrace.wal.memory import MemoryLogStore, MemoryWal
 

@@ -20,7 +20,7 @@ from benchmarks.floor import MIB, now
 from headrace.limits import KIB
 from headrace.runtime.entropy import SystemEntropy
 from headrace.storage.providers.location import StorageLocation
-from headrace.storage.providers.object_store import ObjectStoreChunkProvider
+from headrace.storage.providers.objects.object_store import ObjectStoreChunkProvider
 from tests.stores.servers import SERVERS, UnavailableError
 
 CASES = [

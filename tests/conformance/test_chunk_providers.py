@@ -8,13 +8,13 @@ from headrace.runtime.blocking import BlockingPool
 from headrace.runtime.entropy import SeededEntropy
 from headrace.runtime.filesystem import OsFilesystem
 from headrace.storage.metadata.joint_store import JointRowStore
-from headrace.storage.providers.chunk_threads import ChunkThreads
-from headrace.storage.providers.filesystem import FilesystemChunkProvider, FilesystemProviderConfig
-from headrace.storage.providers.measured import MeasuredChunkProvider
+from headrace.storage.providers.files.chunk_threads import ChunkThreads
+from headrace.storage.providers.files.filesystem import FilesystemChunkProvider, FilesystemProviderConfig
 from headrace.storage.providers.memory import MemoryChunkProvider
-from headrace.storage.providers.retrying import RetryingChunkProvider
-from headrace.storage.providers.throttled import ThrottledChunkProvider
-from headrace.storage.providers.token_bucket import RequestBudget
+from headrace.storage.providers.wrappers.measured import MeasuredChunkProvider
+from headrace.storage.providers.wrappers.retrying import RetryingChunkProvider
+from headrace.storage.providers.wrappers.throttled import ThrottledChunkProvider
+from headrace.storage.providers.wrappers.token_bucket import RequestBudget
 from headrace.testing.conformance.chunk_provider import ChunkProviderContract
 from headrace.testing.conformance.row_store import RowStoreContract
 from headrace.testing.disk import SimulatedDisk
@@ -100,7 +100,7 @@ class TestRetryingProvider(ChunkProviderContract):
 class TestRetryingProviderOnOneThatFailsEveryOtherRead(ChunkProviderContract):
     @pytest.fixture(autouse=True)
     def _objects(self, monkeypatch):
-        monkeypatch.setattr("headrace.storage.providers.retrying.PAUSES_S", (0.0, 0.0))
+        monkeypatch.setattr("headrace.storage.providers.wrappers.retrying.PAUSES_S", (0.0, 0.0))
         faulty = FaultyChunkProvider(MemoryChunkProvider())
         fails = itertools.cycle([True, False])
         faulty.on_read = lambda name: fail_reads(name) if next(fails) else None

@@ -2,7 +2,7 @@
 
 import pytest
 
-from headrace.storage.providers.object_keys import ObjectKeys
+from headrace.storage.providers.objects.keys import ObjectKeys
 
 LONG = "ü" * 400
 LONG_KEY = "%long/9e688befcfefb604c973c562161b1766040d2b576e5c52fe660be91c72776c5f.chunk"

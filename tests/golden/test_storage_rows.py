@@ -7,7 +7,7 @@ import pytest
 
 from headrace.storage.chunks.chunk_names import ChunkName, chunk_name, parse_chunk_name
 from headrace.storage.metadata import rows
-from headrace.storage.providers.chunk_paths import decode_chunk_path, encode_chunk_path
+from headrace.storage.providers.files.chunk_paths import decode_chunk_path, encode_chunk_path
 
 HERE = Path(__file__).parent / "storage_rows" / "v1"
 EARLIER_NAME = "s/t/0.#epoch.0.5.E-3-O-100.0123abcd000102030405060708090a0b"

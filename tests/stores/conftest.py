@@ -30,8 +30,8 @@ def server(started, monkeypatch):
 @pytest.fixture
 def quick_pauses(monkeypatch):
     """Nothing waits between attempts."""
-    monkeypatch.setattr("headrace.storage.providers.object_creation.PAUSES_S", (0.0, 0.0, 0.0))
-    monkeypatch.setattr("headrace.storage.providers.retrying.PAUSES_S", (0.0, 0.0))
+    monkeypatch.setattr("headrace.storage.providers.objects.creation.PAUSES_S", (0.0, 0.0, 0.0))
+    monkeypatch.setattr("headrace.storage.providers.wrappers.retrying.PAUSES_S", (0.0, 0.0))
 
 
 @pytest.fixture(scope="session")

@@ -7,7 +7,7 @@ import pytest
 
 from headrace.errors import ChunkExistsError, StorageReadError, StorageWriteError
 from headrace.storage.providers.location import StorageLocation
-from headrace.storage.providers.retrying import RetryingChunkProvider
+from headrace.storage.providers.wrappers.retrying import RetryingChunkProvider
 from headrace.testing.http_faults import FaultyHttpProxy, HttpFault
 from tests.stores.providers import provider_at, wrapped
 

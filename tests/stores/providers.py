@@ -4,9 +4,9 @@ import pytest
 
 from headrace.runtime.entropy import SystemEntropy
 from headrace.storage.providers.location import StorageLocation
-from headrace.storage.providers.measured import MeasuredChunkProvider
-from headrace.storage.providers.object_store import ObjectStoreChunkProvider, ObjectStoreConfig
-from headrace.storage.providers.retrying import RetryingChunkProvider
+from headrace.storage.providers.objects.object_store import ObjectStoreChunkProvider, ObjectStoreConfig
+from headrace.storage.providers.wrappers.measured import MeasuredChunkProvider
+from headrace.storage.providers.wrappers.retrying import RetryingChunkProvider
 from headrace.testing.conformance.chunk_provider import ChunkProviderContract
 
 pytest.importorskip("opendal")

@@ -21,12 +21,12 @@ from headrace.errors import (
 from headrace.limits import MIB
 from headrace.runtime.blocking import SystemThreads
 from headrace.runtime.entropy import SeededEntropy
-from headrace.storage.providers.chunk_threads import ChunkThreads
 from headrace.storage.providers.config import HDFS_THREADS
-from headrace.storage.providers.hdfs import HdfsChunkProvider
-from headrace.storage.providers.measured import MeasuredChunkProvider
-from headrace.storage.providers.retrying import RetryingChunkProvider
+from headrace.storage.providers.files.chunk_threads import ChunkThreads
+from headrace.storage.providers.hdfs.provider import HdfsChunkProvider
 from headrace.storage.providers.stores import prove_store
+from headrace.storage.providers.wrappers.measured import MeasuredChunkProvider
+from headrace.storage.providers.wrappers.retrying import RetryingChunkProvider
 from headrace.testing.conformance.chunk_provider import ChunkProviderContract, list_names, read_bytes
 from tests.stores import hdfs_server
 from tests.stores.hdfs_server import HdfsServer

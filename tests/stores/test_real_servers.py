@@ -9,7 +9,7 @@ import pytest
 
 from headrace.errors import StorageReadError, StorageWriteError, UnsupportedError
 from headrace.runtime.entropy import SystemEntropy
-from headrace.storage.providers.store_proof import PROOF_PREFIX
+from headrace.storage.providers.objects.store_proof import PROOF_PREFIX
 from headrace.storage.providers.stores import prove_store
 from tests.stores.faults import StoreFaults
 from tests.stores.providers import StoreContract, provider_at, wrapped

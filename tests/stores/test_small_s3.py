@@ -206,7 +206,7 @@ async def test_credentials_that_are_replaced_in_their_file_are_read_again(server
     server.access_key = "SECOND"
     file.write_text(CREDENTIALS.format("SECOND"))
     assert bytes(await provider.read("c", 0, 3)) == b"abc", "the first refusal makes it look again"
-    monkeypatch.setattr("headrace.storage.providers.object_store.RENEW_EVERY_S", 0.0)
+    monkeypatch.setattr("headrace.storage.providers.objects.object_store.RENEW_EVERY_S", 0.0)
     server.access_key = "THIRD"
     file.write_text(CREDENTIALS.format("THIRD"))
     with pytest.raises(StorageWriteRefusedError, match="have expired"):
@@ -221,7 +221,7 @@ async def test_credentials_are_read_again_every_few_seconds_at_most(server, tmp_
     file.write_text(CREDENTIALS.format("FIRST"))
     monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(file))
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
-    monkeypatch.setattr("headrace.storage.providers.object_store.RENEW_EVERY_S", 3600.0)
+    monkeypatch.setattr("headrace.storage.providers.objects.object_store.RENEW_EVERY_S", 3600.0)
     server.access_key = "SECOND"
     provider = provider_at(uri_of(server).replace("anonymous=true&", ""))
     for _ in range(3):

@@ -11,7 +11,7 @@ from typing import Final
 from headrace.runtime.filesystem import Filesystem
 from headrace.standalone.chunk_root import chunk_root
 from headrace.standalone.data_directory import find_used_log
-from headrace.storage.providers.chunk_paths import is_chunk_entry
+from headrace.storage.providers.files.chunk_paths import is_chunk_entry
 from headrace.storage.providers.location import StorageLocation
 
 _BESIDE: Final = ".rebuilt"

@@ -14,7 +14,7 @@ from posixpath import dirname
 
 from headrace.errors import DataCorruptionError
 from headrace.runtime.filesystem import Filesystem
-from headrace.storage.providers.chunk_paths import FILE_SUFFIX, PROOF, is_chunk_entry
+from headrace.storage.providers.files.chunk_paths import FILE_SUFFIX, PROOF, is_chunk_entry
 
 
 def chunk_root(directory: str) -> str:

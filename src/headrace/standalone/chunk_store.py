@@ -35,8 +35,8 @@ from headrace.storage.identity_format import SYSTEM_BYTES, judge_identity
 from headrace.storage.inspect import ChunkFiles
 from headrace.storage.providers.contract import ChunkProvider
 from headrace.storage.providers.location import StorageLocation
-from headrace.storage.providers.retrying import RetryingChunkProvider
 from headrace.storage.providers.stores import prove_store
+from headrace.storage.providers.wrappers.retrying import RetryingChunkProvider
 from headrace.storage.store_identity import claim_identity, look_identity
 from headrace.wal.stores import find_logs
 

@@ -16,7 +16,7 @@ from headrace.segmentstore.attributes.page_cache import PAGE_CACHE_BYTES
 from headrace.segmentstore.container.config import ContainerConfig
 from headrace.segmentstore.scaling.config import ScalingConfig
 from headrace.storage.providers.config import ChunkThreadsConfig
-from headrace.storage.providers.filesystem import FilesystemProviderConfig
+from headrace.storage.providers.files.filesystem import FilesystemProviderConfig
 from headrace.storage.providers.location import StorageLocation
 from headrace.wal.config import WalConfig
 from headrace.wal.loop_writes import LoopWritesConfig

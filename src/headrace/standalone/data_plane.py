@@ -40,12 +40,12 @@ from headrace.standalone.descriptor_plan import DescriptorPlan
 from headrace.standalone.optimiser_status import optimiser_status
 from headrace.storage.checkpoints.manifest import SystemFacts
 from headrace.storage.chunks.optimiser_switch import OptimiserSwitch
-from headrace.storage.providers.chunk_threads import ChunkThreads
 from headrace.storage.providers.config import HDFS_THREADS
 from headrace.storage.providers.contract import ChunkProvider
-from headrace.storage.providers.filesystem import FilesystemChunkProvider
-from headrace.storage.providers.measured import MeasuredChunkProvider
+from headrace.storage.providers.files.chunk_threads import ChunkThreads
+from headrace.storage.providers.files.filesystem import FilesystemChunkProvider
 from headrace.storage.providers.stores import make_provider
+from headrace.storage.providers.wrappers.measured import MeasuredChunkProvider
 from headrace.wal.config import WalConfig
 from headrace.wal.contract import Wal
 from headrace.wal.frame_memory import FrameMemory

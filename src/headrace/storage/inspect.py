@@ -14,7 +14,7 @@ from headrace.storage.chunks.checksums import verify_blocks
 from headrace.storage.chunks.read_plan import find_checksums
 from headrace.storage.chunks.segment_layout import Chunk
 from headrace.storage.identity_format import IDENTITY_BYTES, IDENTITY_NAME, decode_identity
-from headrace.storage.providers.chunk_paths import (
+from headrace.storage.providers.files.chunk_paths import (
     FILE_SUFFIX,
     decode_chunk_path,
     encode_chunk_path,

@@ -40,7 +40,7 @@ from headrace.storage.providers.contract import (
     ChunkObject,
     check_chunk_name,
 )
-from headrace.storage.providers.local_chunks import LocalChunks
+from headrace.storage.providers.files.local_chunks import LocalChunks
 from headrace.testing.storage_faults import ModifyingCall
 
 T = TypeVar("T")

@@ -17,8 +17,8 @@ from enum import Enum
 from headrace.errors import StorageFullError, StorageReadError, StorageWriteError, WalWriteError
 from headrace.storage.metadata.contract import RowStore
 from headrace.storage.providers.contract import Buffer, ChunkProvider
-from headrace.storage.providers.local_chunks import LocalChunks
-from headrace.storage.providers.wrapper import ChunkProviderWrapper
+from headrace.storage.providers.files.local_chunks import LocalChunks
+from headrace.storage.providers.wrappers.wrapper import ChunkProviderWrapper
 from headrace.testing.failures import ProcessGoneError
 
 

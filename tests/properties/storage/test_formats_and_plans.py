@@ -14,7 +14,7 @@ from headrace.storage.chunks.append_plan import slice_buffers
 from headrace.storage.chunks.checksums import extend_checksums, verify_blocks
 from headrace.storage.chunks.chunk_names import ChunkName, chunk_name, parse_chunk_name
 from headrace.storage.metadata import rows
-from headrace.storage.providers.chunk_paths import (
+from headrace.storage.providers.files.chunk_paths import (
     decode_chunk_path,
     encode_chunk_path,
     is_chunk_entry,

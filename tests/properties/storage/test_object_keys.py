@@ -4,7 +4,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from headrace.storage.providers.contract import CHUNK_NAME_BYTES_MAX
-from headrace.storage.providers.object_keys import KEY_BYTES_MAX, ObjectKeys
+from headrace.storage.providers.objects.keys import KEY_BYTES_MAX, ObjectKeys
 from headrace.testing.conformance.chunk_provider import ODD_NAMES
 from tests.effort import examples
 

@@ -12,7 +12,7 @@ from headrace.segmentstore.inspection.object_check import find_strays
 from headrace.segmentstore.segment_names import segment_id_of
 from headrace.storage.chunks.chunk_names import parse_chunk_name
 from headrace.storage.inspect import ChunkFiles
-from headrace.storage.providers.chunk_paths import encode_chunk_path
+from headrace.storage.providers.files.chunk_paths import encode_chunk_path
 from headrace.testing.disk import SimulatedDisk
 from headrace.testing.failures import SimulationError
 from headrace.testing.filesystem import SimulatedFilesystem

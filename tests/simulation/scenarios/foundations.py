@@ -9,10 +9,10 @@ from typing import Final
 from headrace.errors import StorageReadError
 from headrace.runtime.context import Runtime
 from headrace.runtime.entropy import SeededEntropy
-from headrace.storage.providers.chunk_threads import ChunkThreads
 from headrace.storage.providers.config import ChunkThreadsConfig
 from headrace.storage.providers.contract import ChunkProvider
-from headrace.storage.providers.filesystem import FilesystemChunkProvider, FilesystemProviderConfig
+from headrace.storage.providers.files.chunk_threads import ChunkThreads
+from headrace.storage.providers.files.filesystem import FilesystemChunkProvider, FilesystemProviderConfig
 from headrace.storage.providers.memory import MemoryChunkProvider
 from headrace.testing.distant_wal import make_distant
 from headrace.testing.object_store_faults import FaultyObjectStore, ObjectStoreFaults

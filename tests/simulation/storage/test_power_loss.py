@@ -6,8 +6,8 @@ import contextlib
 from headrace.runtime.entropy import SeededEntropy
 from headrace.storage.chunks.config import SegmentStorageConfig
 from headrace.storage.chunks.segment_storage import ChunkedSegmentStorage
-from headrace.storage.providers.chunk_threads import ChunkThreads
-from headrace.storage.providers.filesystem import FilesystemChunkProvider
+from headrace.storage.providers.files.chunk_threads import ChunkThreads
+from headrace.storage.providers.files.filesystem import FilesystemChunkProvider
 from headrace.testing.crash_points import each_power_loss
 from headrace.testing.failures import ProcessGoneError
 from headrace.testing.filesystem import SimulatedFilesystem

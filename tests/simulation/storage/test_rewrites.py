@@ -21,7 +21,7 @@ from headrace.storage.chunks.segment_layout import load_layout, walk_chunks
 from headrace.storage.chunks.segment_storage import ChunkedSegmentStorage
 from headrace.storage.metadata.rows import CHECKSUM_PREFIX, CHUNK_PREFIX
 from headrace.storage.providers.memory import MemoryChunkProvider
-from headrace.storage.providers.token_bucket import RequestBudget
+from headrace.storage.providers.wrappers.token_bucket import RequestBudget
 from headrace.testing.failures import ProcessGoneError
 from headrace.testing.memory_row_store import MemoryRowStore
 from headrace.testing.simulation import simulate

@@ -13,8 +13,8 @@ from headrace.segmentstore.segment_names import (
     check_segment_name,
 )
 from headrace.storage.chunks.chunk_names import chunk_name, parse_chunk_name
-from headrace.storage.providers.chunk_paths import encode_chunk_path
 from headrace.storage.providers.contract import check_chunk_name
+from headrace.storage.providers.files.chunk_paths import encode_chunk_path
 
 #: Of 4,096 bytes that a path may have; the rest is the data directory's.
 PATH_CHARS_MAX = 3400

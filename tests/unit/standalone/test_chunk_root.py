@@ -6,8 +6,8 @@ from headrace.errors import DataCorruptionError, NoSuchChunkError, StorageWriteE
 from headrace.runtime.blocking import BlockingPool
 from headrace.runtime.filesystem import OsFilesystem
 from headrace.standalone.chunk_root import check_chunk_root, chunk_root, make_chunk_root, proof_of
-from headrace.storage.providers.chunk_threads import ChunkThreads
-from headrace.storage.providers.filesystem import FilesystemChunkProvider
+from headrace.storage.providers.files.chunk_threads import ChunkThreads
+from headrace.storage.providers.files.filesystem import FilesystemChunkProvider
 
 FILES = OsFilesystem()
 

@@ -16,7 +16,7 @@ from headrace.standalone.config import StandaloneConfig
 from headrace.standalone.server import StandaloneServer
 from headrace.storage.checkpoints.object_names import CheckpointId, manifest_name
 from headrace.storage.metadata.rows import SegmentRow, encode_segment_row
-from headrace.storage.providers.chunk_paths import encode_chunk_path
+from headrace.storage.providers.files.chunk_paths import encode_chunk_path
 from headrace.wal.config import WalConfig
 from headrace.wal.file.file_wal import FileWal
 from headrace.wal.stores import find_logs

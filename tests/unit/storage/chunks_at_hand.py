@@ -1,6 +1,6 @@
 """Objects in memory of which everything is at hand, as files in the page cache are."""
 
-from headrace.storage.providers.wrapper import ChunkProviderWrapper
+from headrace.storage.providers.wrappers.wrapper import ChunkProviderWrapper
 
 
 class ChunksAtHand(ChunkProviderWrapper):

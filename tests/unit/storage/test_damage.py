@@ -8,9 +8,9 @@ from headrace.runtime.entropy import SeededEntropy
 from headrace.runtime.filesystem import OsFilesystem
 from headrace.storage.chunks.config import SegmentStorageConfig
 from headrace.storage.chunks.segment_storage import ChunkedSegmentStorage
-from headrace.storage.providers.chunk_paths import encode_chunk_path
-from headrace.storage.providers.chunk_threads import ChunkThreads
-from headrace.storage.providers.filesystem import FilesystemChunkProvider
+from headrace.storage.providers.files.chunk_paths import encode_chunk_path
+from headrace.storage.providers.files.chunk_threads import ChunkThreads
+from headrace.storage.providers.files.filesystem import FilesystemChunkProvider
 from headrace.storage.providers.memory import MemoryChunkProvider
 from headrace.testing.memory_row_store import MemoryRowStore
 

@@ -7,7 +7,7 @@ import pytest
 from headrace.errors import ChecksumMismatchError, DataCorruptionError, StorageReadError
 from headrace.storage.inspect_store import StoreObjects
 from headrace.storage.providers.memory import MemoryChunkProvider
-from headrace.storage.providers.wrapper import ChunkProviderWrapper
+from headrace.storage.providers.wrappers.wrapper import ChunkProviderWrapper
 from tests.unit.segmentstore.inspection.logs import BLOCK, chunk_of
 
 pytestmark = pytest.mark.real_loop  # it brings a loop of its own

@@ -17,10 +17,10 @@ from headrace.standalone.data_directory import system_of
 from headrace.storage.inspect import ChunkFiles, StoredChunks
 from headrace.storage.inspect_store import StoreObjects
 from headrace.storage.providers.location import StorageLocation
-from headrace.storage.providers.retrying import RetryingChunkProvider
 from headrace.storage.providers.stores import make_provider
-from headrace.storage.providers.throttled import ThrottledChunkProvider
-from headrace.storage.providers.token_bucket import RequestBudget
+from headrace.storage.providers.wrappers.retrying import RetryingChunkProvider
+from headrace.storage.providers.wrappers.throttled import ThrottledChunkProvider
+from headrace.storage.providers.wrappers.token_bucket import RequestBudget
 from headrace.storage.store_identity import read_identity
 
 _CALL_S: Final = 60.0

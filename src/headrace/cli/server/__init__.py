@@ -1,1 +1,1 @@
-"""``headrace standalone`` and ``headrace status``: a server of this process, and the state of a running one."""
+"""``headrace standalone`` and ``status``: a server of this process, and the state of one that runs."""

@@ -10,7 +10,7 @@ from headrace.cli.progress import Progress
 from headrace.cli.storage.opened_store import open_store
 from headrace.errors import DataCorruptionError, InvalidArgumentError, SnapshotLostError
 from headrace.storage.providers.location import StorageLocation
-from headrace.storage.providers.token_bucket import RequestBudget
+from headrace.storage.providers.wrappers.token_bucket import RequestBudget
 from headrace.storage.transfer.object_copy import CopyReport, ObjectCopy
 
 

@@ -29,7 +29,7 @@ from headrace.segmentstore.inspection.inactive_segments import read_inactive
 from headrace.segmentstore.inspection.segment_content import SegmentContents
 from headrace.segmentstore.state.segment_state import SegmentState
 from headrace.storage.identity_format import IDENTITY_NAME
-from headrace.storage.providers.chunk_paths import encode_chunk_path
+from headrace.storage.providers.files.chunk_paths import encode_chunk_path
 from headrace.storage.transfer.export_format import LIST_NAME, ExportedSegment, encode_list
 from headrace.storage.transfer.header_layout import HeaderEntry, encode_header, header_name, part_name
 from headrace.storage.transfer.plain_files import ExportPlace

@@ -8,7 +8,7 @@ from contextlib import AsyncExitStack, contextmanager
 
 from headrace.cli.storage.opened_store import open_store
 from headrace.storage.providers.location import StorageLocation
-from headrace.storage.providers.token_bucket import RequestBudget
+from headrace.storage.providers.wrappers.token_bucket import RequestBudget
 from headrace.storage.transfer.plain_files import ExportPlace, PlainFiles, StorePlace
 
 

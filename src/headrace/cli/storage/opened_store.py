@@ -9,14 +9,14 @@ from typing import Final
 
 from headrace.errors import InvalidArgumentError
 from headrace.runtime.context import system_runtime
-from headrace.storage.providers.chunk_threads import ChunkThreads
 from headrace.storage.providers.config import ChunkThreadsConfig
 from headrace.storage.providers.contract import ChunkProvider
+from headrace.storage.providers.files.chunk_threads import ChunkThreads
 from headrace.storage.providers.location import StorageLocation
-from headrace.storage.providers.retrying import RetryingChunkProvider
 from headrace.storage.providers.stores import make_provider
-from headrace.storage.providers.throttled import ThrottledChunkProvider
-from headrace.storage.providers.token_bucket import RequestBudget
+from headrace.storage.providers.wrappers.retrying import RetryingChunkProvider
+from headrace.storage.providers.wrappers.throttled import ThrottledChunkProvider
+from headrace.storage.providers.wrappers.token_bucket import RequestBudget
 
 CALL_S: Final = 120.0
 """How long a store may take for one object."""

@@ -18,8 +18,8 @@ from headrace.standalone.rebuild.rebuild import Rebuild, RebuildReport
 from headrace.standalone.rebuild.report import RebuiltContainer, RebuiltSegment
 from headrace.standalone.unfinished_rebuild import Wanted
 from headrace.storage.providers.contract import ChunkProvider
-from headrace.storage.providers.token_bucket import RequestBudget
-from headrace.storage.providers.wrapper import ChunkProviderWrapper
+from headrace.storage.providers.wrappers.token_bucket import RequestBudget
+from headrace.storage.providers.wrappers.wrapper import ChunkProviderWrapper
 
 _NEWER_SHOWN: Final = 20
 _SYSTEM: Final = "_system/"

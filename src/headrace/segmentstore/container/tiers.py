@@ -28,18 +28,18 @@ from headrace.segmentstore.attributes.index_writer import IndexWriter
 from headrace.segmentstore.attributes.segment_indexes import SegmentIndexes
 from headrace.segmentstore.container.components import ContainerComponents
 from headrace.segmentstore.container.config import ContainerConfig
-from headrace.segmentstore.container.container_rows import ContainerRows
 from headrace.segmentstore.container.inactive_chunks import InactiveChunks
 from headrace.segmentstore.container.late_storage import LateStorage
-from headrace.segmentstore.container.moved_rows import move_rows
 from headrace.segmentstore.container.ownership_term import OwnershipTerm, describe_failure
 from headrace.segmentstore.container.purge import Purge
 from headrace.segmentstore.container.retired_segments import RetiredSegments
+from headrace.segmentstore.container.rows.container_rows import ContainerRows
+from headrace.segmentstore.container.rows.moved_rows import move_rows
+from headrace.segmentstore.container.rows.storage_row_log import LogRowStore
+from headrace.segmentstore.container.rows.stored_lengths import StoredLengths
+from headrace.segmentstore.container.rows.stored_names import StoredNames
+from headrace.segmentstore.container.rows.table_rows import TableRowStore
 from headrace.segmentstore.container.segment_catalogue import SegmentCatalogue
-from headrace.segmentstore.container.storage_row_log import LogRowStore
-from headrace.segmentstore.container.stored_lengths import StoredLengths
-from headrace.segmentstore.container.stored_names import StoredNames
-from headrace.segmentstore.container.table_rows import TableRowStore
 from headrace.segmentstore.durablelog.checkpoint_policy import CheckpointPolicy
 from headrace.segmentstore.durablelog.durable_log import DurableLog
 from headrace.segmentstore.durablelog.operation_processor import ProcessorLimits

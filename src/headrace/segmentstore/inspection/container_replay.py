@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Final, cast
 
 from headrace.errors import DataCorruptionError
-from headrace.segmentstore.container.stored_lengths import StoredLengths
+from headrace.segmentstore.container.rows.stored_lengths import StoredLengths
 from headrace.segmentstore.contract import ReadIndex, StorageOperation
 from headrace.segmentstore.durablelog.log_replay import LogReplay
 from headrace.segmentstore.durablelog.memory_log import OperationMemoryLog

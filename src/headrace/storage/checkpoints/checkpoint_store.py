@@ -27,7 +27,7 @@ from headrace.storage.checkpoints.object_names import (
 )
 from headrace.storage.checkpoints.parts import PartBuilder, decode_part
 from headrace.storage.providers.contract import ChunkProvider
-from headrace.storage.providers.retrying import RetryingChunkProvider
+from headrace.storage.providers.wrappers.retrying import RetryingChunkProvider
 
 PART_BYTES: Final = 16 * MIB
 

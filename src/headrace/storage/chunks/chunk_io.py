@@ -16,7 +16,7 @@ from headrace.storage.chunks.append_plan import AppendPiece
 from headrace.storage.chunks.checksums import count_good, verify_blocks
 from headrace.storage.chunks.read_plan import ReadPiece
 from headrace.storage.providers.contract import ChunkObject, ChunkProvider
-from headrace.storage.providers.local_chunks import LocalChunks
+from headrace.storage.providers.files.local_chunks import LocalChunks
 
 
 class ChunkIO:

@@ -26,7 +26,7 @@ from headrace.storage.chunks.optimiser_switch import OptimiserSwitch
 from headrace.storage.chunks.rewriter import RewriteStatistics
 from headrace.storage.chunks.segment_info import StoredSegmentInfo
 from headrace.storage.chunks.segment_storage import ChunkedSegmentStorage
-from headrace.storage.providers.token_bucket import RequestBudget
+from headrace.storage.providers.wrappers.token_bucket import RequestBudget
 
 _logger = logging.getLogger(__name__)
 

@@ -52,9 +52,9 @@ from headrace.storage.metadata.contract import RowCatalogue, RowsNotLoadedError,
 from headrace.storage.metadata.joint_store import JointRowStore
 from headrace.storage.metadata.rows import GarbageRow
 from headrace.storage.providers.contract import Buffer, ChunkProvider
-from headrace.storage.providers.retrying import RetryingChunkProvider
-from headrace.storage.providers.throttled import ThrottledChunkProvider
-from headrace.storage.providers.token_bucket import RequestBudget
+from headrace.storage.providers.wrappers.retrying import RetryingChunkProvider
+from headrace.storage.providers.wrappers.throttled import ThrottledChunkProvider
+from headrace.storage.providers.wrappers.token_bucket import RequestBudget
 
 _logger = logging.getLogger(__name__)
 

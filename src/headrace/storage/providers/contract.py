@@ -32,7 +32,7 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 
 from headrace.errors import InvalidArgumentError
-from headrace.storage.providers.local_chunks import LocalChunks
+from headrace.storage.providers.files.local_chunks import LocalChunks
 
 Buffer = bytes | bytearray | memoryview
 

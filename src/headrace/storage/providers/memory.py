@@ -18,7 +18,7 @@ from headrace.storage.providers.contract import (
     ChunkObject,
     check_chunk_name,
 )
-from headrace.storage.providers.local_chunks import LocalChunks
+from headrace.storage.providers.files.local_chunks import LocalChunks
 
 
 class MemoryChunkProvider:

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from headrace.runtime.context import Runtime
-from headrace.storage.providers.chunk_threads import ChunkThreads
 from headrace.storage.providers.config import HDFS_THREADS
 from headrace.storage.providers.contract import ChunkProvider
-from headrace.storage.providers.filesystem import FilesystemChunkProvider, FilesystemProviderConfig
-from headrace.storage.providers.hdfs import HdfsChunkProvider
+from headrace.storage.providers.files.chunk_threads import ChunkThreads
+from headrace.storage.providers.files.filesystem import FilesystemChunkProvider, FilesystemProviderConfig
+from headrace.storage.providers.hdfs.provider import HdfsChunkProvider
 from headrace.storage.providers.location import StorageLocation
 from headrace.storage.providers.memory import MemoryChunkProvider
-from headrace.storage.providers.object_store import ObjectStoreChunkProvider, ObjectStoreConfig
-from headrace.storage.providers.store_proof import prove_store
+from headrace.storage.providers.objects.object_store import ObjectStoreChunkProvider, ObjectStoreConfig
+from headrace.storage.providers.objects.store_proof import prove_store
 
 __all__ = ["make_provider", "prove_store"]
 

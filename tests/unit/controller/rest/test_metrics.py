@@ -11,7 +11,7 @@ from prometheus_client.parser import text_string_to_metric_families as parse_tex
 from headrace.controller.rest.metrics.metric import Kind
 from headrace.controller.rest.metrics.table import LEFT_OUT, METRICS
 from headrace.controller.rest.routes import RestRoutes
-from headrace.storage.providers.measured import CallStatistics
+from headrace.storage.providers.wrappers.measured import CallStatistics
 from tests.unit.controller.rest.test_rest_debug import Condition
 
 LABELS = {"container", "call", "error", "pool", "state"}

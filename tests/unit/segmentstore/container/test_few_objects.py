@@ -11,7 +11,7 @@ from headrace.segmentstore.container.config import ContainerConfig
 from headrace.segmentstore.storagewriter.config import StorageWriterConfig
 from headrace.storage.chunks.chunk_names import parse_chunk_name
 from headrace.storage.providers.memory import MemoryChunkProvider
-from headrace.storage.providers.wrapper import ChunkProviderWrapper
+from headrace.storage.providers.wrappers.wrapper import ChunkProviderWrapper
 from tests.unit.segmentstore.container.container_bench import Bench, append, read_all
 
 HOUR_S = 3600

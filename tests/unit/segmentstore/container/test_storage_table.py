@@ -6,8 +6,8 @@ import dataclasses
 import pytest
 
 from headrace.errors import StorageReadError, WalWriteError
-from headrace.segmentstore.container.moved_rows import move_rows
-from headrace.segmentstore.container.row_parts import are_in_log, rows_of_table
+from headrace.segmentstore.container.rows.moved_rows import move_rows
+from headrace.segmentstore.container.rows.row_parts import are_in_log, rows_of_table
 from headrace.segmentstore.state.container_state import ContainerState
 from headrace.storage.chunks.chunk_names import chunk_name
 from headrace.storage.metadata.contract import RowsNotLoadedError

@@ -3,7 +3,7 @@
 import pytest
 
 from headrace.errors import DataCorruptionError
-from headrace.segmentstore.container.stored_lengths import StoredLengths
+from headrace.segmentstore.container.rows.stored_lengths import StoredLengths
 from headrace.segmentstore.state.container_state import ContainerState
 from headrace.segmentstore.state.segment_state import SegmentState
 from headrace.storage.metadata.rows import SegmentRow, encode_segment_row, segment_key

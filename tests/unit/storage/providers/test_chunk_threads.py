@@ -15,10 +15,10 @@ from headrace.runtime.filesystem import OsFilesystem
 from headrace.storage.chunks.append_plan import AppendPiece
 from headrace.storage.chunks.chunk_io import ChunkIO
 from headrace.storage.chunks.read_plan import ReadPiece
-from headrace.storage.providers.chunk_threads import ChunkThreads, perform
 from headrace.storage.providers.config import ChunkThreadsConfig
-from headrace.storage.providers.filesystem import FilesystemChunkProvider
-from headrace.storage.providers.retrying import RetryingChunkProvider
+from headrace.storage.providers.files.chunk_threads import ChunkThreads, perform
+from headrace.storage.providers.files.filesystem import FilesystemChunkProvider
+from headrace.storage.providers.wrappers.retrying import RetryingChunkProvider
 
 
 class HangingFilesystem(OsFilesystem):

@@ -19,9 +19,9 @@ from headrace.limits import KIB, MIB
 from headrace.runtime.blocking import BlockingPool
 from headrace.runtime.entropy import SeededEntropy
 from headrace.runtime.filesystem import OsFilesystem
-from headrace.storage.providers import chunk_files
-from headrace.storage.providers.chunk_threads import ChunkThreads
-from headrace.storage.providers.filesystem import FilesystemChunkProvider, FilesystemProviderConfig
+from headrace.storage.providers.files import chunk_files
+from headrace.storage.providers.files.chunk_threads import ChunkThreads
+from headrace.storage.providers.files.filesystem import FilesystemChunkProvider, FilesystemProviderConfig
 from headrace.testing.disk import DiskConfig, SimulatedDisk
 from headrace.testing.filesystem import SimulatedFilesystem
 

@@ -17,9 +17,9 @@ from headrace.errors import (
 )
 from headrace.limits import MIB
 from headrace.runtime.blocking import SystemThreads
-from headrace.storage.providers import hdfs
-from headrace.storage.providers.chunk_threads import ChunkThreads
 from headrace.storage.providers.config import HDFS_THREADS
+from headrace.storage.providers.files.chunk_threads import ChunkThreads
+from headrace.storage.providers.hdfs import provider as hdfs
 from headrace.storage.providers.location import StorageLocation
 
 PATH = "/dir/c.chunk"

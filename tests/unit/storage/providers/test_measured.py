@@ -11,9 +11,9 @@ from headrace.errors import (
     StorageReadRefusedError,
     StorageWriteRefusedError,
 )
-from headrace.storage.providers.measured import REFUSED_S, MeasuredChunkProvider
 from headrace.storage.providers.memory import MemoryChunkProvider
-from headrace.storage.providers.wrapper import ChunkProviderWrapper
+from headrace.storage.providers.wrappers.measured import REFUSED_S, MeasuredChunkProvider
+from headrace.storage.providers.wrappers.wrapper import ChunkProviderWrapper
 from headrace.testing.simulation import simulate
 from tests.unit.storage.chunks_at_hand import ChunksAtHand
 

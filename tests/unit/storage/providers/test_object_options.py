@@ -4,8 +4,8 @@ import pytest
 
 from headrace.errors import InvalidArgumentError
 from headrace.storage.providers.location import StorageLocation
-from headrace.storage.providers.object_errors import FailureKind, is_library_error, read_failure
-from headrace.storage.providers.object_options import operator_options
+from headrace.storage.providers.objects.errors import FailureKind, is_library_error, read_failure
+from headrace.storage.providers.objects.options import operator_options
 
 BLOB = "https://acc.blob.core.windows.net"
 

@@ -12,11 +12,11 @@ from headrace.runtime.entropy import SeededEntropy
 from headrace.runtime.filesystem import OsFilesystem
 from headrace.storage.chunks.config import SegmentStorageConfig
 from headrace.storage.chunks.segment_storage import ChunkedSegmentStorage
-from headrace.storage.providers.chunk_files import drop_from_cache
-from headrace.storage.providers.chunk_paths import encode_chunk_path
-from headrace.storage.providers.chunk_threads import ChunkThreads
-from headrace.storage.providers.filesystem import FilesystemChunkProvider
-from headrace.storage.providers.written_window import StaleRange
+from headrace.storage.providers.files.chunk_files import drop_from_cache
+from headrace.storage.providers.files.chunk_paths import encode_chunk_path
+from headrace.storage.providers.files.chunk_threads import ChunkThreads
+from headrace.storage.providers.files.filesystem import FilesystemChunkProvider
+from headrace.storage.providers.files.written_window import StaleRange
 from headrace.testing.memory_row_store import MemoryRowStore
 
 LIMIT_S = 120

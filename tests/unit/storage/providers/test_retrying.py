@@ -14,7 +14,7 @@ from headrace.errors import (
 from headrace.limits import MIB
 from headrace.runtime.entropy import SeededEntropy
 from headrace.storage.providers.memory import MemoryChunkProvider
-from headrace.storage.providers.retrying import RetryingChunkProvider
+from headrace.storage.providers.wrappers.retrying import RetryingChunkProvider
 from headrace.testing.simulation import simulate
 from headrace.testing.storage_faults import Fault, FaultyChunkProvider, fail_reads
 

@@ -5,7 +5,7 @@ import pytest
 from headrace.errors import StorageWriteError, UnsupportedError
 from headrace.runtime.entropy import SeededEntropy
 from headrace.storage.providers.memory import MemoryChunkProvider
-from headrace.storage.providers.store_proof import prove_store
+from headrace.storage.providers.objects.store_proof import prove_store
 from headrace.testing.storage_faults import Fault, FaultyChunkProvider
 
 

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from headrace.errors import InvalidArgumentError
 from headrace.storage.providers.memory import MemoryChunkProvider
-from headrace.storage.providers.throttled import ThrottledChunkProvider
-from headrace.storage.providers.token_bucket import RequestBudget, TokenBucket
+from headrace.storage.providers.wrappers.throttled import ThrottledChunkProvider
+from headrace.storage.providers.wrappers.token_bucket import RequestBudget, TokenBucket
 from headrace.testing.simulation import simulate
 from tests.unit.storage.chunks_at_hand import ChunksAtHand
 

@@ -9,9 +9,9 @@ from headrace.errors import StorageReadError, StorageWriteError
 from headrace.runtime import blocking
 from headrace.runtime.blocking import SystemThreads
 from headrace.runtime.filesystem import OsFilesystem
-from headrace.storage.providers.chunk_threads import ChunkThreads
 from headrace.storage.providers.config import ChunkThreadsConfig
-from headrace.storage.providers.filesystem import FilesystemChunkProvider
+from headrace.storage.providers.files.chunk_threads import ChunkThreads
+from headrace.storage.providers.files.filesystem import FilesystemChunkProvider
 from tests.unit.segmentstore.container.container_bench import Bench, append, read_all, until
 
 

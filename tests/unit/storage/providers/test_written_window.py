@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.limits import KIB, MIB
-from headrace.storage.providers import written_window
-from headrace.storage.providers.written_window import WrittenWindow
+from headrace.storage.providers.files import written_window
+from headrace.storage.providers.files.written_window import WrittenWindow
 
 PAGE = mmap.PAGESIZE
 

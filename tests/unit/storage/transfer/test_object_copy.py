@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from headrace.errors import InvalidArgumentError, StorageWriteError
 from headrace.storage.providers.memory import MemoryChunkProvider
-from headrace.storage.providers.wrapper import ChunkProviderWrapper
+from headrace.storage.providers.wrappers.wrapper import ChunkProviderWrapper
 from headrace.storage.transfer import object_copy
 from headrace.storage.transfer.copy_plan import IDENTITY, Step, decide
 from headrace.storage.transfer.object_copy import ObjectCopy

@@ -23,9 +23,9 @@ from headrace.errors import (
     StorageWriteError,
 )
 from headrace.limits import MIB
-from headrace.storage.providers.chunk_files import Wanted
-from headrace.storage.providers.chunk_paths import decode_chunk_path
 from headrace.storage.providers.contract import LIST_PAGE_OBJECTS_MAX, Buffer, ChunkObject
+from headrace.storage.providers.files.chunk_files import Wanted
+from headrace.storage.providers.files.chunk_paths import decode_chunk_path
 
 _PIECE_BYTES: Final = MIB
 """Smaller buffers are joined to pieces of this size: each write is a call into the library."""

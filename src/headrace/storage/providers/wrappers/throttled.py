@@ -9,8 +9,8 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 
 from headrace.storage.providers.contract import Buffer, ChunkObject, ChunkProvider
-from headrace.storage.providers.token_bucket import RequestBudget
-from headrace.storage.providers.wrapper import ChunkProviderWrapper
+from headrace.storage.providers.wrappers.token_bucket import RequestBudget
+from headrace.storage.providers.wrappers.wrapper import ChunkProviderWrapper
 
 
 class ThrottledChunkProvider(ChunkProviderWrapper):

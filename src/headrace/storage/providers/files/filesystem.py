@@ -25,7 +25,12 @@ from headrace.limits import GIB, MIB
 from headrace.runtime.filesystem import Filesystem, OsFilesystem
 from headrace.runtime.open_file import OpenFile
 from headrace.runtime.settings import internal, tunable
-from headrace.storage.providers.chunk_files import (
+from headrace.storage.providers.contract import (
+    Buffer,
+    ChunkObject,
+    check_chunk_name,
+)
+from headrace.storage.providers.files.chunk_files import (
     DescriptorHandover,
     Wanted,
     append_file,
@@ -37,15 +42,10 @@ from headrace.storage.providers.chunk_files import (
     read_file,
     stat_file,
 )
-from headrace.storage.providers.chunk_paths import encode_chunk_path, prefix_directory
-from headrace.storage.providers.chunk_threads import ChunkThreads
-from headrace.storage.providers.contract import (
-    Buffer,
-    ChunkObject,
-    check_chunk_name,
-)
-from headrace.storage.providers.local_chunks import LocalChunks
-from headrace.storage.providers.written_window import WrittenWindow
+from headrace.storage.providers.files.chunk_paths import encode_chunk_path, prefix_directory
+from headrace.storage.providers.files.chunk_threads import ChunkThreads
+from headrace.storage.providers.files.local_chunks import LocalChunks
+from headrace.storage.providers.files.written_window import WrittenWindow
 
 _SYNCED_DIRECTORIES_MAX: Final = 10_000
 _RWF_NOWAIT: Final = getattr(os, "RWF_NOWAIT", 0)

@@ -22,14 +22,14 @@ from headrace.errors import (
 )
 from headrace.limits import MIB
 from headrace.runtime.filesystem import Filesystem
-from headrace.storage.providers.chunk_paths import (
+from headrace.storage.providers.contract import Buffer, ChunkObject
+from headrace.storage.providers.files.chunk_paths import (
     FILE_SUFFIX,
     decode_chunk_path,
     encode_chunk_path,
     is_chunk_entry,
 )
-from headrace.storage.providers.contract import Buffer, ChunkObject
-from headrace.storage.providers.written_window import StaleRange
+from headrace.storage.providers.files.written_window import StaleRange
 
 _VECTORS_MAX: Final = 1024
 _WRITE_BACK_BYTES: Final = 4 * MIB

@@ -31,18 +31,18 @@ from headrace.storage.providers.contract import (
     ChunkObject,
     check_chunk_name,
 )
-from headrace.storage.providers.local_chunks import LocalChunks
+from headrace.storage.providers.files.local_chunks import LocalChunks
 from headrace.storage.providers.location import StorageLocation
-from headrace.storage.providers.object_creation import ObjectCreation
-from headrace.storage.providers.object_errors import (
+from headrace.storage.providers.objects.creation import ObjectCreation
+from headrace.storage.providers.objects.errors import (
     OF_CREDENTIALS,
     REFUSALS,
     Failure,
     FailureKind,
     ObjectRequestError,
 )
-from headrace.storage.providers.object_keys import ObjectKeys
-from headrace.storage.providers.object_operator import ObjectOperator
+from headrace.storage.providers.objects.keys import ObjectKeys
+from headrace.storage.providers.objects.operator import ObjectOperator
 
 Page = list[ChunkObject]
 Entries = list[tuple[str, int]]

@@ -13,8 +13,8 @@ from typing import Any, TypeVar
 from headrace.errors import InvalidArgumentError, UnsupportedError
 from headrace.storage.providers.contract import Buffer
 from headrace.storage.providers.location import StorageLocation
-from headrace.storage.providers.object_errors import ObjectRequestError, is_library_error, read_failure
-from headrace.storage.providers.object_options import operator_options
+from headrace.storage.providers.objects.errors import ObjectRequestError, is_library_error, read_failure
+from headrace.storage.providers.objects.options import operator_options
 
 T = TypeVar("T")
 

@@ -12,8 +12,8 @@ from headrace.errors import StorageReadRefusedError, StorageWriteRefusedError
 from headrace.runtime.latency import LATENCY_EDGES_S, no_latencies
 from headrace.runtime.open_file import OpenFile
 from headrace.storage.providers.contract import Buffer, ChunkObject, ChunkProvider
-from headrace.storage.providers.local_chunks import LocalChunks
-from headrace.storage.providers.wrapper import ChunkProviderWrapper
+from headrace.storage.providers.files.local_chunks import LocalChunks
+from headrace.storage.providers.wrappers.wrapper import ChunkProviderWrapper
 
 REFUSED_S: Final = 120.0
 """A refusal counts until a call of its kind succeeds, or for so long after the last one: perhaps nobody asks

@@ -29,14 +29,14 @@ from typing import Final
 from headrace.errors import ChunkExistsError, StorageFullError, StorageWriteError
 from headrace.runtime.entropy import Entropy
 from headrace.storage.providers.contract import Buffer
-from headrace.storage.providers.object_errors import (
+from headrace.storage.providers.objects.errors import (
     REFUSALS,
     Failure,
     FailureKind,
     ObjectRequestError,
 )
-from headrace.storage.providers.object_keys import WRITE_ID
-from headrace.storage.providers.object_operator import ObjectOperator
+from headrace.storage.providers.objects.keys import WRITE_ID
+from headrace.storage.providers.objects.operator import ObjectOperator
 
 LOOKS_AFTER_REFUSAL: Final = 3
 """A refused call looks so often, if looks fail: what is there decides whose object it is."""

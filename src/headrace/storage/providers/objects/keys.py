@@ -17,7 +17,7 @@ import hashlib
 from dataclasses import dataclass
 from typing import Final
 
-from headrace.storage.providers.chunk_paths import (
+from headrace.storage.providers.files.chunk_paths import (
     FILE_SUFFIX,
     decode_chunk_path,
     encode_chunk_path,

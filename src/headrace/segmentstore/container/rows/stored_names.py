@@ -7,7 +7,7 @@ from typing import Final
 
 from headrace.errors import CorruptionError, InvalidArgumentError
 from headrace.runtime.loop_budget import LoopBudget
-from headrace.segmentstore.container.table_rows import as_unreadable
+from headrace.segmentstore.container.rows.table_rows import as_unreadable
 from headrace.segmentstore.state.container_state import ContainerState
 from headrace.segmentstore.tables.tables import ContainerTables
 from headrace.storage.metadata.rows import SEGMENT_PREFIX

@@ -22,11 +22,11 @@ from functools import partial
 from typing import Any, Final, TypeVar
 
 from headrace.errors import InvalidArgumentError, StorageReadError, StorageWriteError, UnsupportedError
-from headrace.storage.providers.chunk_files import Wanted
-from headrace.storage.providers.chunk_paths import encode_chunk_path, prefix_directory
-from headrace.storage.providers.chunk_threads import ChunkThreads
 from headrace.storage.providers.contract import Buffer, ChunkObject, check_chunk_name
-from headrace.storage.providers.hdfs_files import (
+from headrace.storage.providers.files.chunk_files import Wanted
+from headrace.storage.providers.files.chunk_paths import encode_chunk_path, prefix_directory
+from headrace.storage.providers.files.chunk_threads import ChunkThreads
+from headrace.storage.providers.hdfs.hdfs_files import (
     HdfsClient,
     LeaseHeldError,
     append_file,

@@ -17,7 +17,7 @@ from typing import Final, TypeVar
 
 from headrace.errors import StorageReadError, StorageWriteError
 from headrace.storage.providers.contract import Buffer, ChunkObject, ChunkProvider
-from headrace.storage.providers.wrapper import ChunkProviderWrapper
+from headrace.storage.providers.wrappers.wrapper import ChunkProviderWrapper
 
 T = TypeVar("T")
 

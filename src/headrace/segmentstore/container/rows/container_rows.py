@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from headrace.segmentstore.container.row_parts import are_in_log, is_in_log
-from headrace.segmentstore.container.storage_row_log import LogRowStore
-from headrace.segmentstore.container.table_rows import TableRowStore
+from headrace.segmentstore.container.rows.row_parts import are_in_log, is_in_log
+from headrace.segmentstore.container.rows.storage_row_log import LogRowStore
+from headrace.segmentstore.container.rows.table_rows import TableRowStore
 from headrace.storage.metadata.rows import GARBAGE_PREFIX
 
 _LOG, _TABLE = "log", "table"

@@ -11,9 +11,9 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from headrace.limits import KIB
-from headrace.segmentstore.container.row_parts import rows_of_table
-from headrace.segmentstore.container.storage_row_log import LogRowStore
-from headrace.segmentstore.container.table_rows import TableRowStore
+from headrace.segmentstore.container.rows.row_parts import rows_of_table
+from headrace.segmentstore.container.rows.storage_row_log import LogRowStore
+from headrace.segmentstore.container.rows.table_rows import TableRowStore
 from headrace.segmentstore.state.container_state import ContainerState
 from headrace.storage.metadata.rows import (
     GARBAGE_PREFIX,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable, Sequence
 
 from headrace.storage.providers.contract import Buffer, ChunkObject, ChunkProvider
-from headrace.storage.providers.local_chunks import LocalChunks
+from headrace.storage.providers.files.local_chunks import LocalChunks
 
 
 class ChunkProviderWrapper:

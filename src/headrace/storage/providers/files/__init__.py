@@ -1,0 +1,1 @@
+"""Chunks as files of a directory."""

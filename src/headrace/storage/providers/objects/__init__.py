@@ -1,0 +1,1 @@
+"""Chunks as objects: S3, Google Cloud Storage, Azure and what speaks like them."""

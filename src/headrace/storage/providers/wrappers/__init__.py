@@ -1,0 +1,1 @@
+"""Providers around a provider: measured, throttled, tried again."""
