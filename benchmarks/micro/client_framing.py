@@ -24,13 +24,13 @@ import pyarrow as pa
 
 from headrace.client.config import WriterConfig
 from headrace.client.connections.pool import ConnectionPool
-from headrace.client.reader.event_framing import find_frames, payload_column, payloads
+from headrace.client.framing.event_frames import frame_column, frame_list
+from headrace.client.framing.event_framing import find_frames, payload_column, payloads
+from headrace.client.open_writers import OpenWriters
+from headrace.client.segment_map import SegmentMap, SegmentRange
 from headrace.client.services import ClientServices
-from headrace.client.writer.event_frames import frame_column, frame_list
 from headrace.client.writer.event_writer import EventWriter
-from headrace.client.writer.open_writers import OpenWriters
 from headrace.client.writer.routing import key_positions
-from headrace.client.writer.segment_map import SegmentMap, SegmentRange
 from headrace.model.key_space import FULL_RANGE, key_position, split_evenly
 from headrace.runtime.entropy import SystemEntropy
 from headrace.runtime.loops import loop_factory

@@ -10,7 +10,7 @@ import urllib.request
 import pytest
 
 from headrace.client import WriterConfig, connect
-from headrace.client.connections.reconnect_policy import ReconnectPolicy
+from headrace.client.reconnect_policy import ReconnectPolicy
 from headrace.testing import LocalServer, ServerDiedError
 from headrace.testing.local_server import HEADRACE
 

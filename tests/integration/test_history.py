@@ -8,7 +8,7 @@ import random
 import pytest
 
 from headrace.client import ReaderConfig, connect
-from headrace.client.connections.reconnect_policy import ReconnectPolicy
+from headrace.client.reconnect_policy import ReconnectPolicy
 from headrace.errors import HeadraceError
 from headrace.testing import LocalServer
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from headrace.client import ScalingPolicy, StreamConfiguration, WriterConfig, connect
-from headrace.client.connections.reconnect_policy import ReconnectPolicy
+from headrace.client.reconnect_policy import ReconnectPolicy
 from headrace.testing import LocalServer
 
 pytestmark = pytest.mark.cluster

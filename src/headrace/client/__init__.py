@@ -8,22 +8,17 @@ from headrace.client.config import ClientConfig, ReaderConfig, WriterConfig
 from headrace.client.connect import Client, connect
 from headrace.client.control.stream_times import TimedCut
 from headrace.client.control.streams import StreamInfo
-from headrace.client.control.transactions import (
-    BatchOutcome,
-    BatchStatus,
-    SinkWatermark,
-    TransactionStatus,
-    TransactionTag,
-)
+from headrace.client.control.transactions import BatchOutcome, BatchStatus, SinkWatermark, TransactionStatus
 from headrace.client.credentials import Credentials
+from headrace.client.framing.event_framing import events_to_arrow
 from headrace.client.public_calls import make_public
 from headrace.client.reader.byte_reader import ByteReader
 from headrace.client.reader.event_batch import Event, EventBatch
-from headrace.client.reader.event_framing import events_to_arrow
 from headrace.client.reader.event_reader import EventReader
 from headrace.client.reader.segment_range import SegmentRangeReader
 from headrace.client.reader.time_windows import TimeWindow, TimeWindows
 from headrace.client.segment_calls import SegmentInfo
+from headrace.client.segment_map import SegmentRange, Successor
 from headrace.client.serializers import Serializer
 from headrace.client.stream import Stream
 from headrace.client.tables.changes import Insert, Put, Remove
@@ -32,12 +27,12 @@ from headrace.client.tables.versions import TableVersion, VersionedEntry, Versio
 from headrace.client.writer.ack import Ack
 from headrace.client.writer.byte_writer import ByteWriter
 from headrace.client.writer.event_writer import EventWriter
-from headrace.client.writer.segment_map import SegmentRange, Successor
 from headrace.client.writer.txn_writer import Transaction, TxnWriter
 from headrace.model.key_space import KeyRange
 from headrace.model.key_value_table import KeyValueTableConfiguration
 from headrace.model.policies import RetentionPolicy, ScalingPolicy, StreamConfiguration
 from headrace.model.stream_cut import UNBOUNDED, StreamCut
+from headrace.model.transaction_tag import TransactionTag
 from headrace.model.watermark import MarkedSegment, Watermark
 
 __all__ = [

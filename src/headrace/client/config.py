@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Literal, Self
 
-from headrace.client.connections.reconnect_policy import ReconnectPolicy
 from headrace.client.credentials import Credentials
+from headrace.client.reconnect_policy import ReconnectPolicy
 from headrace.errors import InvalidArgumentError
 from headrace.limits import APPEND_BYTES_MAX, KIB, MIB
 from headrace.model.endpoint import Endpoint

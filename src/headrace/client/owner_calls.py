@@ -6,12 +6,12 @@ import asyncio
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 
-from headrace.client.connections.reconnect_policy import (
+from headrace.client.control.tokens import Access
+from headrace.client.reconnect_policy import (
     ReconnectPolicy,
     Reconnects,
     refusal_policy,
 )
-from headrace.client.control.tokens import Access
 from headrace.client.services import ClientServices, SegmentAddress
 from headrace.errors import (
     ClosedError,

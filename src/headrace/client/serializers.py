@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from typing import Any, Final, Protocol, runtime_checkable
 
-from headrace.client.writer.event_frames import own_event
+from headrace.client.framing.event_frames import own_event
 from headrace.errors import EventNotDecodedError, InvalidArgumentError
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from headrace.client.ack_watch import AckWatch
 from headrace.client.connections.pool import ConnectionPool
 from headrace.client.control.segments import Segments
 from headrace.client.control.tokens import Tokens
-from headrace.client.writer.ack_watch import AckWatch
-from headrace.client.writer.open_writers import OpenWriters
+from headrace.client.open_writers import OpenWriters
 from headrace.model.names import TABLE_SUFFIX, segment_name, transaction_segment_name
 from headrace.runtime.entropy import Entropy
 from headrace.runtime.supervisor import Supervisor

@@ -23,10 +23,10 @@ from headrace.client.reader.stream_table import (
     to_pandas,
     to_polars,
 )
+from headrace.client.segment_map import SegmentRange
 from headrace.client.serializers import Serializer
 from headrace.client.stream_options import Retention
 from headrace.client.writer.given_events import GivenKey
-from headrace.client.writer.segment_map import SegmentRange
 from headrace.errors import InvalidArgumentError
 from headrace.model.key_space import KeyRange
 from headrace.model.policies import ScalingPolicy, StreamConfiguration

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from headrace.client.reader.event_framing import find_frames, payload_column
+from headrace.client.framing.event_framing import find_frames, payload_column
 from headrace.errors import DataCorruptionError, InvalidArgumentError
 
 

@@ -22,8 +22,9 @@ from pyspark.sql.datasource import (
 )
 
 from headrace.client.blocking import BlockingTransaction, BlockingWriter
-from headrace.client.control.transactions import BatchStatus, TransactionTag
+from headrace.client.control.transactions import BatchStatus
 from headrace.errors import HeadraceError, InvalidArgumentError, PreconditionError, TransactionStateError
+from headrace.model.transaction_tag import TransactionTag
 from headrace.spark.client_cache import client_for, txn_writer_for
 from headrace.spark.column_names import (
     find_column,

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from headrace.client.blocking import BlockingClient
-from headrace.client.reader.event_framing import find_frames
+from headrace.client.framing.event_framing import find_frames
 from headrace.errors import DataCorruptionError
 from headrace.model.key_space import KeyRange
 from headrace.model.stream_cut import COMPLETED, StreamCut

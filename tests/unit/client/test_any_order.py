@@ -17,9 +17,9 @@ import pytest
 from fake_server import FakeController, FakeStore
 
 from headrace.client import ClientConfig, WriterConfig, connect
-from headrace.client.connections.reconnect_policy import ReconnectPolicy
 from headrace.client.face import core
-from headrace.client.reader.event_framing import find_frames, payloads
+from headrace.client.framing.event_framing import find_frames, payloads
+from headrace.client.reconnect_policy import ReconnectPolicy
 from headrace.errors import (
     ClosedError,
     ConnectionLostError,

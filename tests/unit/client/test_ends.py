@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from headrace.client import ClientConfig, connect
-from headrace.client.reader.event_framing import find_frames, payloads
+from headrace.client.framing.event_framing import find_frames, payloads
 from headrace.errors import (
     ClosedError,
     HeadraceError,

@@ -4,7 +4,7 @@ import random
 import pytest
 
 from headrace.client import ReaderConfig, StreamCut
-from headrace.client.writer.event_frames import frame_list
+from headrace.client.framing.event_frames import frame_list
 from headrace.errors import (
     ClosedError,
     DataCorruptionError,

@@ -7,8 +7,8 @@ import pyarrow as pa
 import pytest
 
 from headrace.client import ClientConfig, WriterConfig, connect
-from headrace.client.connections.reconnect_policy import ReconnectPolicy
-from headrace.client.reader.event_framing import find_frames, payloads
+from headrace.client.framing.event_framing import find_frames, payloads
+from headrace.client.reconnect_policy import ReconnectPolicy
 from headrace.errors import (
     ClosedError,
     EventTooLargeError,

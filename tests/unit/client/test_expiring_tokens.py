@@ -7,7 +7,7 @@ import time
 import pytest
 
 from headrace.client import ClientConfig, Credentials, ReaderConfig, WriterConfig, connect
-from headrace.client.connections.reconnect_policy import ReconnectPolicy
+from headrace.client.reconnect_policy import ReconnectPolicy
 from headrace.errors import AccessDeniedError, TokenExpiredError, UnauthenticatedError
 
 BASIC = "Basic bWU6aHVzaA=="

@@ -12,7 +12,7 @@ import pytest
 from fake_server import FakeSystem
 
 from headrace.client.blocking.loop_thread import LoopThread
-from headrace.client.reader.event_framing import find_frames, payloads
+from headrace.client.framing.event_framing import find_frames, payloads
 
 pytestmark = pytest.mark.cluster
 

@@ -5,9 +5,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from headrace.client.connections.reconnect_policy import ReconnectPolicy
 from headrace.client.control.tokens import Access
 from headrace.client.owner_calls import OwnerCalls
+from headrace.client.reconnect_policy import ReconnectPolicy
 from headrace.client.services import SegmentAddress
 from headrace.errors import InvalidArgumentError, StorageReadRefusedError
 from headrace.runtime.entropy import SeededEntropy

@@ -13,7 +13,7 @@ import pytest
 from fake_server import FakeSystem
 
 from headrace.client import connect
-from headrace.client.writer.event_frames import frame_list
+from headrace.client.framing.event_frames import frame_list
 from headrace.limits import KIB, MIB
 from headrace.runtime import loops
 

@@ -5,7 +5,7 @@ import weakref
 import pytest
 
 from headrace.client import TransactionStatus
-from headrace.client.reader.event_framing import find_frames, payloads
+from headrace.client.framing.event_framing import find_frames, payloads
 from headrace.client.writer import txn_writer
 from headrace.errors import InvalidArgumentError, NoSuchStreamError, TransactionStateError
 from headrace.model.key_space import FULL_RANGE, split_evenly

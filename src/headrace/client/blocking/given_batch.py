@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from headrace.client.framing.event_frames import checked_chunks, event_lengths, own_events
 from headrace.client.vectors import is_arrow
-from headrace.client.writer.event_frames import checked_chunks, event_lengths, own_events
 from headrace.client.writer.routed_writer import MANY_BYTES_MAX
 from headrace.client.writer.routing import checked_keys
 from headrace.errors import EventTooLargeError, InvalidArgumentError

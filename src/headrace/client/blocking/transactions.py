@@ -10,11 +10,12 @@ from typing import Any, Self, TypeVar
 
 from headrace.client.blocking.loop_thread import LoopThread
 from headrace.client.blocking.writers import Writer
-from headrace.client.control.transactions import SinkWatermark, TransactionStatus, TransactionTag
+from headrace.client.control.transactions import SinkWatermark, TransactionStatus
 from headrace.client.description import waiting
 from headrace.client.forks import OfOneProcess
 from headrace.client.writer import txn_writer as on_loop
 from headrace.errors import ClosedError, HeadraceError
+from headrace.model.transaction_tag import TransactionTag
 
 T = TypeVar("T")
 

@@ -16,10 +16,10 @@ from headrace.client.blocking.given_batch import own_batch, own_list
 from headrace.client.blocking.loop_thread import LoopThread
 from headrace.client.description import described, writer_state
 from headrace.client.forks import OfOneProcess
+from headrace.client.framing.event_frames import event_header, own_event
 from headrace.client.public_calls import outward
 from headrace.client.vectors import is_arrow
 from headrace.client.writer import ack as on_loop
-from headrace.client.writer.event_frames import event_header, own_event
 from headrace.client.writer.routed_writer import (
     MANY_BYTES_MAX,
     EncodedEvent,

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Sequence
 
 from headrace.client.control.controller import Controller
 from headrace.client.iterators import Each, Items
-from headrace.client.writer.segment_map import SegmentRange
+from headrace.client.segment_map import SegmentRange
 from headrace.errors import KeyValueTableExistsError, NoSuchKeyValueTableError, NoSuchStreamError
 from headrace.model.key_value_table import KeyValueTableConfiguration
 from headrace.model.names import check_user_name

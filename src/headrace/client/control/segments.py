@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from headrace.client.control.controller import Controller
-from headrace.client.writer.segment_map import SegmentRange, Successor
+from headrace.client.segment_map import SegmentRange, Successor
 from headrace.errors import (
     ConnectionLostError,
     NoSuchSegmentError,

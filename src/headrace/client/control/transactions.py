@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from enum import IntEnum
 
 from headrace.client.control.controller import Controller
-from headrace.client.writer.segment_map import SegmentRange
+from headrace.client.segment_map import SegmentRange
 from headrace.errors import NoSuchStreamError
+from headrace.model.transaction_tag import TransactionTag
 from headrace.rpc import convert
 from headrace.rpc.generated import batch_commit_pb2 as batch_pb
 from headrace.rpc.generated import controller_pb2 as pb
@@ -31,17 +32,6 @@ class CreatedTransaction:
 
     txn_id: int
     segments: tuple[SegmentRange, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class TransactionTag:
-    """Which part of which batch of which sink a transaction belongs to."""
-
-    sink: str
-    query: str
-    batch: int
-    partition: int = 0
-    attempt: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,11 +17,11 @@ from headrace.client.control.streams import Streams
 from headrace.client.control.tokens import Tokens
 from headrace.client.control.transactions import Transactions
 from headrace.client.forks import OfOneProcess
+from headrace.client.open_writers import OpenWriters
 from headrace.client.owner_calls import OwnerCalls
 from headrace.client.reader.cuts import Cuts
 from headrace.client.segment_calls import SegmentCalls
 from headrace.client.services import ClientServices
-from headrace.client.writer.open_writers import OpenWriters
 from headrace.model.endpoint import is_loopback
 from headrace.runtime import logs
 from headrace.runtime.clock import SystemClock

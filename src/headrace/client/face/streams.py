@@ -10,8 +10,8 @@ from dataclasses import replace
 from headrace.client.control.streams import StreamInfo
 from headrace.client.face.core import ClientCore
 from headrace.client.scoped_name import named
+from headrace.client.segment_map import SegmentRange
 from headrace.client.stream_options import Retention, configuration_of, parts_said
-from headrace.client.writer.segment_map import SegmentRange
 from headrace.errors import (
     AccessDeniedError,
     InvalidArgumentError,

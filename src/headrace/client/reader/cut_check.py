@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from struct import Struct
 from typing import Final
 
-from headrace.client.reader.event_framing import find_frames
+from headrace.client.framing.event_framing import find_frames
 from headrace.client.reader.stream_walk import is_future
 from headrace.errors import DataCorruptionError, InvalidArgumentError
 from headrace.limits import EVENT_HEADER_BYTES, KIB

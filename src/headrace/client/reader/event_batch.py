@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from itertools import repeat
 from typing import Any
 
-from headrace.client.reader.event_framing import payload_column, payloads
+from headrace.client.framing.event_framing import payload_column, payloads
 from headrace.client.serializers import Codec
 from headrace.limits import EVENT_HEADER_BYTES
 

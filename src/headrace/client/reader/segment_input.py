@@ -18,10 +18,10 @@ from typing import Any, Final
 from headrace.client.config import ReaderConfig
 from headrace.client.connections.connection import Connection
 from headrace.client.connections.pool import Use
-from headrace.client.connections.reconnect_policy import Reconnects, refusal_policy
 from headrace.client.connections.reply_receiver import ReadBlock
 from headrace.client.control.tokens import Access
 from headrace.client.reader.ranges_in_flight import RANGES_MAX, RangesInFlight
+from headrace.client.reconnect_policy import Reconnects, refusal_policy
 from headrace.client.services import ClientServices, SegmentAddress
 from headrace.errors import (
     ClosedError,

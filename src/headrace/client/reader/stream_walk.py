@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from headrace.client.writer.segment_map import Successor
+from headrace.client.segment_map import Successor
 from headrace.errors import InvalidArgumentError
 from headrace.model.key_space import KeyRange
 from headrace.model.segment_id import segment_id_text

@@ -18,13 +18,13 @@ from headrace.client.description import described
 from headrace.client.forks import OfOneProcess
 from headrace.client.iterators import Items
 from headrace.client.owner_calls import OwnerCalls
+from headrace.client.segment_map import SegmentRange
 from headrace.client.tables.changes import Change, Insert, Put, Remove, check_changes
 from headrace.client.tables.key_layout import Given, GivenKey, KeyBounds, KeyLayout
 from headrace.client.tables.partitions import Partitions
 from headrace.client.tables.table_calls import TableCalls
 from headrace.client.tables.table_scan import ReadPage, TableScan
 from headrace.client.tables.versions import TableVersion, VersionedEntry, VersionedKey
-from headrace.client.writer.segment_map import SegmentRange
 from headrace.errors import ProtocolError, TableKeyVersionError
 from headrace.model.key_value_table import KeyValueTableConfiguration
 from headrace.model.names import TABLE_SUFFIX, segment_name

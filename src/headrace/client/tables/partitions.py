@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterable
 
-from headrace.client.writer.segment_map import SegmentRange
+from headrace.client.segment_map import SegmentRange
 from headrace.model.key_space import table_key_position
 
 

@@ -13,11 +13,11 @@ import asyncio
 
 from headrace.client.config import APPEND_BLOCK_BYTES_MAX, WriterConfig
 from headrace.client.description import described, writer_state
+from headrace.client.framing.event_frames import own_bytes
 from headrace.client.segment_calls import SegmentCalls
 from headrace.client.services import ClientServices, SegmentAddress
 from headrace.client.writer.ack import Ack
 from headrace.client.writer.closable_writer import ClosableWriter
-from headrace.client.writer.event_frames import own_bytes
 from headrace.client.writer.inflight_window import Block
 from headrace.client.writer.segment_output import SegmentOutput
 from headrace.errors import HeadraceError, SegmentSealedError, ThrottledError

@@ -12,8 +12,8 @@ from typing import Protocol, Self
 
 from headrace.client.block_exit import close_at_exit
 from headrace.client.forks import OfOneProcess
+from headrace.client.open_writers import OpenWriters
 from headrace.client.writer.ack import Ack
-from headrace.client.writer.open_writers import OpenWriters
 from headrace.errors import ClosedError, HeadraceError
 
 

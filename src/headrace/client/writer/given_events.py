@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any, Final
 
+from headrace.client.framing.event_frames import own_event
 from headrace.client.serializers import Codec
 from headrace.client.vectors import is_arrow
-from headrace.client.writer.event_frames import own_event
 from headrace.errors import InvalidArgumentError
 from headrace.limits import EVENT_BYTES_MAX, EVENT_HEADER_BYTES, MIB
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from headrace.client.reader.event_framing import find_frames
+from headrace.client.framing.event_framing import find_frames
+from headrace.client.segment_map import SegmentMap
 from headrace.client.writer.inflight_window import Block
 from headrace.client.writer.places import resolve_places
 from headrace.client.writer.routing import SpreadPositions
-from headrace.client.writer.segment_map import SegmentMap
 
 
 def divide_block(block: Block, segments: SegmentMap, spread: SpreadPositions) -> list[tuple[int, Block]]:

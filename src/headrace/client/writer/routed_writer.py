@@ -18,12 +18,7 @@ from typing import Any, Final
 
 from headrace.client.config import WriterConfig
 from headrace.client.description import described, writer_state
-from headrace.client.serializers import Codec
-from headrace.client.services import ClientServices, SegmentAddress
-from headrace.client.vectors import is_arrow
-from headrace.client.writer.ack import Ack, settle_parts
-from headrace.client.writer.closable_writer import ClosableWriter
-from headrace.client.writer.event_frames import (
+from headrace.client.framing.event_frames import (
     SHORT_EVENT_BYTES,
     SHORT_HEADERS,
     cut_into_blocks,
@@ -37,10 +32,15 @@ from headrace.client.writer.event_frames import (
     own_event,
     own_events,
 )
+from headrace.client.segment_map import SegmentMap
+from headrace.client.serializers import Codec
+from headrace.client.services import ClientServices, SegmentAddress
+from headrace.client.vectors import is_arrow
+from headrace.client.writer.ack import Ack, settle_parts
+from headrace.client.writer.closable_writer import ClosableWriter
 from headrace.client.writer.inflight_window import Block
 from headrace.client.writer.places import Places, choose_places, resolve_places, slice_places
 from headrace.client.writer.routing import KeyPositions, SpreadPositions, check_key, checked_keys
-from headrace.client.writer.segment_map import SegmentMap
 from headrace.client.writer.segment_output import SegmentOutput
 from headrace.client.writer.waiting_batches import WAITING_EVENTS_MAX, WaitingBatches
 from headrace.errors import (

@@ -25,8 +25,8 @@ from typing import Any, Final, Protocol
 from headrace.client.config import WriterConfig
 from headrace.client.connections.connection import Connection
 from headrace.client.connections.pool import Use
-from headrace.client.connections.reconnect_policy import Reconnects
 from headrace.client.control.tokens import Access
+from headrace.client.reconnect_policy import Reconnects
 from headrace.client.services import ClientServices, SegmentAddress
 from headrace.client.writer.ack import Ack, settle_parts
 from headrace.client.writer.inflight_window import Block, InflightStatistics, InflightWindow

@@ -24,16 +24,15 @@ from headrace.client.control.transactions import (
     SinkWatermark,
     Transactions,
     TransactionStatus,
-    TransactionTag,
 )
 from headrace.client.control.writer_times import event_time
 from headrace.client.description import described
 from headrace.client.forks import OfOneProcess
+from headrace.client.segment_map import SegmentMap, SegmentRange
 from headrace.client.serializers import Codec
 from headrace.client.services import ClientServices, SegmentAddress
 from headrace.client.writer.ack import Ack
 from headrace.client.writer.routed_writer import RoutedWriter
-from headrace.client.writer.segment_map import SegmentMap, SegmentRange
 from headrace.client.writer.segment_output import SegmentOutput
 from headrace.errors import (
     ClosedError,
@@ -46,6 +45,7 @@ from headrace.errors import (
     RequestError,
     TransactionStateError,
 )
+from headrace.model.transaction_tag import TransactionTag
 from headrace.runtime.supervisor import Supervisor
 
 LEASE_MIN_MS: Final = 10_000

@@ -12,10 +12,10 @@ from collections.abc import Sequence
 from itertools import pairwise, repeat
 from typing import Any, Final
 
+from headrace.client.framing.event_frames import frame_ends, interleave
+from headrace.client.segment_map import SegmentMap
 from headrace.client.vectors import find_numpy
 from headrace.client.writer.ack import Ack
-from headrace.client.writer.event_frames import frame_ends, interleave
-from headrace.client.writer.segment_map import SegmentMap
 
 WAITING_EVENTS_MAX: Final = 32 * 1024
 """At this count batches should be divided: arrays about more events would not stay in the processor's cache.

@@ -8,11 +8,12 @@ from typing import Final
 from headrace.controller.api.transaction_calls import render_transaction
 from headrace.controller.context import ControllerContext
 from headrace.controller.store.rows.sink_row import SinkMark, SinkPhase
-from headrace.controller.store.rows.txn_row import TxnState, TxnTag
+from headrace.controller.store.rows.txn_row import TxnState
 from headrace.controller.streams.stream import Stream
 from headrace.controller.workflows.batch_commit import Batch, Verdict
 from headrace.controller.workflows.transactions import Transactions
 from headrace.errors import DeadlineExceededError
+from headrace.model.transaction_tag import TransactionTag
 from headrace.rpc.convert import txn_id_from_message, txn_id_to_message
 from headrace.rpc.generated import batch_commit_pb2 as bb
 from headrace.rpc.generated import controller_pb2 as pb
@@ -42,7 +43,7 @@ class BatchCommitCalls:
             return bb.CreateTaggedTransactionResponse(
                 status=bb.CreateTaggedTransactionResponse.ALREADY, watermark=render_mark(mark)
             )
-        txn_tag = TxnTag(tag.sink, tag.query, tag.batch, tag.partition, tag.attempt)
+        txn_tag = TransactionTag(tag.sink, tag.query, tag.batch, tag.partition, tag.attempt)
         txn = await self._transactions.create(stream, request.leaseMs, txn_tag)
         return bb.CreateTaggedTransactionResponse(
             status=bb.CreateTaggedTransactionResponse.CREATED, transaction=render_transaction(stream, txn)

@@ -6,17 +6,9 @@ import asyncio
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from headrace.controller.buckets.nodes import (
-    BUCKETS,
-    CONTROLLERS,
-    ClaimNode,
-    MemberNode,
-    bucket_path,
-    decode_claim,
-    decode_member,
-    member_path,
-)
+from headrace.controller.buckets.claim_node import BUCKETS, ClaimNode, bucket_path, decode_claim
 from headrace.coordination.contract import Session
+from headrace.coordination.member_node import CONTROLLERS, MemberNode, decode_member, member_path
 from headrace.coordination.node import Node
 from headrace.model.endpoint import Endpoint
 

@@ -14,23 +14,15 @@ from dataclasses import dataclass
 from typing import Final
 
 from headrace import __version__
+from headrace.controller.buckets.claim_node import BUCKETS, ClaimNode, bucket_path, encode_claim
 from headrace.controller.buckets.contract import BucketWork
 from headrace.controller.buckets.counters import draw_term, fix_bucket_count
 from headrace.controller.buckets.members import Members, read_members
-from headrace.controller.buckets.nodes import (
-    BUCKETS,
-    CONTROLLERS,
-    ClaimNode,
-    MemberNode,
-    bucket_path,
-    encode_claim,
-    encode_member,
-    member_path,
-)
 from headrace.controller.buckets.share import plan_share
 from headrace.controller.buckets.works import Works
 from headrace.controller.store.contract import MetadataStore
 from headrace.coordination.contract import Coordinator, Session
+from headrace.coordination.member_node import CONTROLLERS, MemberNode, encode_member, member_path
 from headrace.errors import (
     HeadraceError,
     MetadataConflictError,

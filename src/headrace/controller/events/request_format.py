@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Final
 
 from headrace.controller.events.event import EventKind, RequestEvent
-from headrace.controller.store.rows.fields import FieldReader, FieldWriter
 from headrace.errors import DataCorruptionError
+from headrace.model.fields import FieldReader, FieldWriter
 
 KIND: Final = b"Q"
 VERSION: Final = 1

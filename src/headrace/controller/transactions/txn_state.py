@@ -16,8 +16,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from headrace.controller.store.rows.txn_row import NO_TIME, TxnRow, TxnState, TxnTag
+from headrace.controller.store.rows.txn_row import NO_TIME, TxnRow, TxnState
 from headrace.errors import InvalidArgumentError, TransactionStateError
+from headrace.model.transaction_tag import TransactionTag
 
 LIFETIME_PER_LEASE = 1000
 
@@ -29,7 +30,12 @@ def check_lease(lease_ms: int, lease_ms_min: int, lease_ms_max: int) -> None:
 
 
 def open_txn(
-    scope: str, stream: str, lease_ms: int, now_ms: int, lifetime_ms_max: int, tag: TxnTag | None = None
+    scope: str,
+    stream: str,
+    lease_ms: int,
+    now_ms: int,
+    lifetime_ms_max: int,
+    tag: TransactionTag | None = None,
 ) -> TxnRow:
     lifetime_ms = min(LIFETIME_PER_LEASE * lease_ms, lifetime_ms_max)
     return TxnRow(TxnState.OPEN, scope, stream, now_ms, lease_ms, now_ms + lifetime_ms, tag=tag)
@@ -90,7 +96,7 @@ def abort_undecided(row: TxnRow) -> TxnRow:
     return replace(row, state=TxnState.ABORTING)
 
 
-def prepare(row: TxnRow, now_ms: int, tag: TxnTag) -> TxnRow | None:
+def prepare(row: TxnRow, now_ms: int, tag: TransactionTag) -> TxnRow | None:
     """OPEN or PREPARED -> PREPARED; None if it is neither, or PREPARED for another sink.
 
     The tag names the sink that may decide: a caller that wants to abort has to look there. The row is to be

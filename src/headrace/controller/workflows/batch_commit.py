@@ -26,7 +26,7 @@ from enum import Enum, auto
 from headrace.controller.context import ControllerContext
 from headrace.controller.store.contract import ABSENT
 from headrace.controller.store.rows.sink_row import SinkMark, SinkPhase, SinkRow
-from headrace.controller.store.rows.txn_row import TxnState, TxnTag
+from headrace.controller.store.rows.txn_row import TxnState
 from headrace.controller.streams.stream import Stream
 from headrace.controller.transactions import txn_state
 from headrace.controller.transactions.registry import Txn
@@ -37,6 +37,7 @@ from headrace.errors import (
     StreamSealedError,
     TransactionStateError,
 )
+from headrace.model.transaction_tag import TransactionTag
 from headrace.runtime.logs import logger
 
 _log = logger(__name__)
@@ -212,7 +213,7 @@ class BatchCommits:
         self, stream: Stream, batch: Batch, txn_ids: Sequence[int], pinned: list[Txn]
     ) -> int | None:
         """Write every transaction PREPARED; return one that cannot be, if there is."""
-        tag = TxnTag(batch.sink, batch.query, batch.number, -1)
+        tag = TransactionTag(batch.sink, batch.query, batch.number, -1)
         outcomes = await asyncio.gather(
             *(self._pin_one(stream, txn_id, tag, pinned) for txn_id in txn_ids), return_exceptions=True
         )
@@ -221,7 +222,7 @@ class BatchCommits:
                 raise outcome  # once all are done: which ones are pinned is known then
         return next((txn_id for txn_id, done in zip(txn_ids, outcomes, strict=True) if not done), None)
 
-    async def _pin_one(self, stream: Stream, txn_id: int, tag: TxnTag, pinned: list[Txn]) -> bool:
+    async def _pin_one(self, stream: Stream, txn_id: int, tag: TransactionTag, pinned: list[Txn]) -> bool:
         registry = self._context.registry
         while (txn := await registry.find_to_write(stream.uid, txn_id)) is not None:
             row = txn_state.prepare(txn.row, self._context.clock.now_ms(), tag)

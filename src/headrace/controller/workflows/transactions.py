@@ -13,7 +13,7 @@ from typing import Final
 from headrace.controller.config import ControllerConfig
 from headrace.controller.context import ControllerContext
 from headrace.controller.events.event import EventKind, RequestEvent
-from headrace.controller.store.rows.txn_row import NO_TIME, TxnRow, TxnState, TxnTag
+from headrace.controller.store.rows.txn_row import NO_TIME, TxnRow, TxnState
 from headrace.controller.streams.stream import Stream
 from headrace.controller.transactions import txn_state
 from headrace.controller.transactions.registry import Txn
@@ -28,6 +28,7 @@ from headrace.errors import (
     StreamSealedError,
     TransactionStateError,
 )
+from headrace.model.transaction_tag import TransactionTag
 from headrace.runtime.logs import logger
 from headrace.runtime.supervisor import Supervisor
 
@@ -92,7 +93,7 @@ class Transactions:
 
     # ---------------------------------------------------------------------------------- begin
 
-    async def create(self, stream: Stream, lease_ms: int, tag: TxnTag | None = None) -> Txn:
+    async def create(self, stream: Stream, lease_ms: int, tag: TransactionTag | None = None) -> Txn:
         """Begin a transaction on the active epoch; its segments exist when this returns.
 
         Raises:

@@ -14,7 +14,7 @@ from fake_server import FakeSystem
 from headrace.client import WriterConfig
 from headrace.client.blocking import connect, writers
 from headrace.client.blocking.loop_thread import LoopThread
-from headrace.client.reader.event_framing import find_frames, payloads
+from headrace.client.framing.event_framing import find_frames, payloads
 from headrace.client.writer import routed_writer
 from headrace.errors import (
     ClosedError,

@@ -17,7 +17,7 @@ from fake_server import FakeSystem
 from headrace.client import ClientConfig
 from headrace.client.blocking import connect
 from headrace.client.blocking.loop_thread import LoopThread
-from headrace.client.reader.event_framing import find_frames, payloads
+from headrace.client.framing.event_framing import find_frames, payloads
 from headrace.errors import (
     ClosedError,
     HeadraceError,

@@ -1,4 +1,4 @@
-from headrace.client.connections.reconnect_policy import ReconnectPolicy, Reconnects
+from headrace.client.reconnect_policy import ReconnectPolicy, Reconnects
 
 
 def test_delays_grow_to_their_maximum_and_keep_at_least_a_half():

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from headrace.client.reader import event_framing
-from headrace.client.reader.event_framing import events_to_arrow, find_frames, payload_column, payloads
+from headrace.client.framing import event_framing
+from headrace.client.framing.event_framing import events_to_arrow, find_frames, payload_column, payloads
 from headrace.errors import DataCorruptionError
 
 

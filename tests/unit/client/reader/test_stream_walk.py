@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.client.reader.stream_walk import Start, StreamWalk
-from headrace.client.writer.segment_map import Successor
+from headrace.client.segment_map import Successor
 from headrace.errors import InvalidArgumentError
 from headrace.model.key_space import FULL_RANGE, KeyRange, covers_key_space, split_evenly
 from headrace.model.segment_id import make_segment_id

@@ -6,11 +6,11 @@ from types import SimpleNamespace
 import pytest
 
 from headrace.client import Insert, KeyValueTable, KeyValueTableConfiguration, Put, Remove, TableVersion
-from headrace.client.connections.reconnect_policy import ReconnectPolicy
+from headrace.client.open_writers import OpenWriters
 from headrace.client.owner_calls import OwnerCalls
+from headrace.client.reconnect_policy import ReconnectPolicy
+from headrace.client.segment_map import SegmentRange
 from headrace.client.tables.table_calls import CHANGES_IN_FLIGHT_MAX
-from headrace.client.writer.open_writers import OpenWriters
-from headrace.client.writer.segment_map import SegmentRange
 from headrace.errors import (
     ClosedError,
     ConnectionLostError,

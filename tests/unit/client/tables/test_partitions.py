@@ -1,7 +1,7 @@
 import pytest
 
+from headrace.client.segment_map import SegmentRange
 from headrace.client.tables.partitions import Partitions
-from headrace.client.writer.segment_map import SegmentRange
 from headrace.model.key_space import FULL_RANGE, split_evenly
 
 # The places of these keys are those that the Java client computes: 0.627, 0.0116, 0.911, 0.787 and 0.120.

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from headrace.client.writer.ack_watch import AckWatch
+from headrace.client.ack_watch import AckWatch
 from headrace.testing.simulation import simulate
 
 KEPT = "events are kept and sent again"

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.client.writer.event_frames import (
+from headrace.client.framing.event_frames import (
     cut_into_blocks,
     event_header,
     frame_column,

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.client.writer.segment_map import SegmentMap, SegmentRange, Successor
+from headrace.client.segment_map import SegmentMap, SegmentRange, Successor
 from headrace.errors import ProtocolError
 from headrace.model.key_space import FULL_RANGE, KeyRange, split_evenly
 

@@ -5,11 +5,11 @@ import time
 from types import SimpleNamespace
 
 from headrace.client import WriterConfig
+from headrace.client.ack_watch import AckWatch
 from headrace.client.connections.connection import Connection
 from headrace.client.services import SegmentAddress
 from headrace.client.writer import segment_output
 from headrace.client.writer.ack import Ack
-from headrace.client.writer.ack_watch import AckWatch
 from headrace.client.writer.inflight_window import Block
 from headrace.client.writer.segment_output import SegmentOutput
 from headrace.errors import ConnectionLostError

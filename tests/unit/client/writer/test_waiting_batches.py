@@ -2,8 +2,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from headrace.client.segment_map import SegmentMap, SegmentRange
 from headrace.client.writer.ack import Ack
-from headrace.client.writer.segment_map import SegmentMap, SegmentRange
 from headrace.client.writer.waiting_batches import FEW_EVENTS, WaitingBatches
 from headrace.model.key_space import FULL_RANGE, split_evenly
 from tests.effort import examples

@@ -4,18 +4,19 @@ from pathlib import Path
 
 import pytest
 
-from headrace.controller.buckets import nodes
+from headrace.controller.buckets.claim_node import ClaimNode, decode_claim, encode_claim
+from headrace.coordination.member_node import MemberNode, decode_member, encode_member
 from headrace.errors import DataCorruptionError
 from headrace.model.endpoint import Endpoint
 
 GOLDEN = Path(__file__).parents[3] / "golden" / "coordination_nodes" / "v1"
 SAMPLES = {
     "member": (
-        nodes.MemberNode(Endpoint("one.example", 9090), 1_700_000_000_000, "0.1.0"),
-        nodes.encode_member,
-        nodes.decode_member,
+        MemberNode(Endpoint("one.example", 9090), 1_700_000_000_000, "0.1.0"),
+        encode_member,
+        decode_member,
     ),
-    "claim": (nodes.ClaimNode("0123456789abcdef", 300), nodes.encode_claim, nodes.decode_claim),
+    "claim": (ClaimNode("0123456789abcdef", 300), encode_claim, decode_claim),
 }
 
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.client.reader.event_framing import find_frames
+from headrace.client.framing.event_framing import find_frames
 from headrace.controller.events.event import EventKind, RequestEvent
 from headrace.controller.events.frames import find_events, frame_event
 from headrace.controller.events.request_format import PAYLOAD_BYTES_MAX, decode_event, encode_event

@@ -27,6 +27,7 @@ from headrace.model.policies import (
     ScalingPolicy,
     StreamConfiguration,
 )
+from headrace.model.transaction_tag import TransactionTag
 
 UID = bytes(range(16))
 TXN = (1 << 96) | 42
@@ -160,7 +161,7 @@ SAMPLES = {
             prepared_ms=TIME_MS + 1,
             commit_time=-5,
             writer="writer-1",
-            tag=txn_row.TxnTag("sink", "query", 17, -1, 3),
+            tag=TransactionTag("sink", "query", 17, -1, 3),
         ),
         txn_row.encode_txn,
         txn_row.decode_txn,

@@ -3,9 +3,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.controller.store.rows.configuration_fields import read_configuration
-from headrace.controller.store.rows.fields import FieldReader, FieldWriter
 from headrace.errors import DataCorruptionError
 from headrace.limits import INT64_MAX
+from headrace.model.fields import FieldReader, FieldWriter
 from headrace.model.policies import RetentionKind, RetentionPolicy, StreamConfiguration
 from tests.unit.controller.store.row_samples import SAMPLES
 

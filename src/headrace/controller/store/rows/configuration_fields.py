@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headrace.controller.store.rows.fields import FieldReader, FieldWriter
+from headrace.model.fields import FieldReader, FieldWriter
 from headrace.model.policies import (
     RetentionKind,
     RetentionPolicy,

@@ -11,8 +11,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Final
 
-from headrace.controller.store.rows.fields import FieldReader, FieldWriter
 from headrace.errors import DataCorruptionError
+from headrace.model.fields import FieldReader, FieldWriter
 
 KIND: Final = b"V"
 BLOCK_KIND: Final = b"Y"

@@ -12,8 +12,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from headrace.controller.store.rows.fields import FieldReader, FieldWriter
 from headrace.errors import DataCorruptionError
+from headrace.model.fields import FieldReader, FieldWriter
 from headrace.model.key_space import KeyRange, covers_key_space
 from headrace.model.segment_id import number_of
 

@@ -7,8 +7,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final
 
-from headrace.controller.store.rows.fields import FieldReader, FieldWriter
 from headrace.limits import INT64_MAX
+from headrace.model.fields import FieldReader, FieldWriter
 
 KIND: Final = b"L"
 VERSION: Final = 1

@@ -7,7 +7,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final
 
-from headrace.controller.store.rows.fields import FieldReader, FieldWriter
+from headrace.model.fields import FieldReader, FieldWriter
 
 KIND: Final = b"M"
 VERSION: Final = 2

@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from headrace.controller.store.rows.fields import FieldReader, FieldWriter
+from headrace.model.fields import FieldReader, FieldWriter
 
 DELETED_KIND: Final = b"D"
 COUNTER_KIND: Final = b"N"

@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from headrace.controller.store.rows.fields import FieldReader, FieldWriter
 from headrace.errors import DataCorruptionError
+from headrace.model.fields import FieldReader, FieldWriter
 
 KIND: Final = b"F"
 VERSION: Final = 1

@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from headrace.controller.store.rows.fields import FieldReader, FieldWriter
+from headrace.model.fields import FieldReader, FieldWriter
 
 KIND: Final = b"Z"
 VERSION: Final = 1

@@ -15,8 +15,8 @@ from typing import Final
 
 from headrace.controller.store.rows.configuration_fields import read_configuration, write_configuration
 from headrace.controller.store.rows.epoch_row import EpochRecord, read_epoch, write_epoch
-from headrace.controller.store.rows.fields import FieldReader, FieldWriter
 from headrace.errors import DataCorruptionError, InvalidArgumentError
+from headrace.model.fields import FieldReader, FieldWriter
 from headrace.model.key_space import KeyRange
 from headrace.model.policies import StreamConfiguration
 

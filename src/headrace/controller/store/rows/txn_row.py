@@ -11,9 +11,10 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final
 
-from headrace.controller.store.rows.fields import FieldReader, FieldWriter
 from headrace.errors import DataCorruptionError
 from headrace.limits import INT64_MIN
+from headrace.model.fields import FieldReader, FieldWriter
+from headrace.model.transaction_tag import TransactionTag
 
 KIND: Final = b"T"
 VERSION: Final = 1
@@ -34,17 +35,6 @@ class TxnState(IntEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class TxnTag:
-    """Which part of which batch of which sink a transaction carries."""
-
-    sink: str
-    query: str
-    batch: int
-    partition: int = 0
-    attempt: int = 0
-
-
-@dataclass(frozen=True, slots=True)
 class TxnRow:
     """Names are those of the stream; times in ms since 1970; ``commit_time`` is the writer's."""
 
@@ -57,7 +47,7 @@ class TxnRow:
     prepared_ms: int = 0
     commit_time: int = NO_TIME
     writer: str = ""
-    tag: TxnTag | None = None
+    tag: TransactionTag | None = None
 
 
 def encode_txn(row: TxnRow) -> bytes:
@@ -102,7 +92,7 @@ def decode_txn(data: bytes) -> TxnRow:
     scope, stream, writer = reader.text(), reader.text(), reader.text()
     tag = None
     if reader.flag():
-        tag = TxnTag(reader.text(), reader.text(), reader.sint(), reader.sint(), reader.sint())
+        tag = TransactionTag(reader.text(), reader.text(), reader.sint(), reader.sint(), reader.sint())
     reader.end()
     return TxnRow(
         txn_state,
