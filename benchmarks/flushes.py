@@ -21,12 +21,12 @@ import time
 from dataclasses import replace
 
 from headrace.limits import GIB, KIB, MIB
+from headrace.processes.config import StandaloneConfig
+from headrace.processes.segment_store import DataPlane
 from headrace.runtime.context import system_runtime
 from headrace.segmentstore.container.config import ContainerConfig
 from headrace.segmentstore.container.container import SegmentContainer
 from headrace.segmentstore.storagewriter.config import StorageWriterConfig
-from headrace.standalone.config import StandaloneConfig
-from headrace.standalone.data_plane import DataPlane
 
 HOT_BYTES = 64 * KIB
 LARGE_MIB = 16

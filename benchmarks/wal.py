@@ -41,8 +41,8 @@ from pathlib import Path
 
 from crc32c import crc32c
 
+from headrace.processes.config import StandaloneConfig
 from headrace.runtime import loops
-from headrace.standalone.config import StandaloneConfig
 from headrace.wal.config import WalConfig
 from headrace.wal.file import FileWal
 from headrace.wal.frame_memory import reserve_pages

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from generated_page import write_or_check
 
+from headrace.processes.config import StandaloneConfig
 from headrace.runtime.settings import describe
-from headrace.standalone.config import StandaloneConfig
 
 PAGE = Path(__file__).parents[1] / "docs" / "reference" / "settings.md"
 

@@ -2,10 +2,10 @@ import pytest
 
 from headrace.controller.store.contract import MetadataStore
 from headrace.controller.store.tables import TableStore
+from headrace.processes.config import StandaloneConfig
+from headrace.processes.segment_store import DataPlane
 from headrace.runtime.context import system_runtime
 from headrace.runtime.entropy import SeededEntropy
-from headrace.standalone.config import StandaloneConfig
-from headrace.standalone.data_plane import DataPlane
 from headrace.testing.conformance.metadata_store import MetadataStoreContract
 from headrace.testing.memory_metadata_store import MemoryStore
 from tests.unit.controller.segment_stores import FakeSegmentStores

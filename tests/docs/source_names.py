@@ -4,8 +4,8 @@ import ast
 from dataclasses import dataclass, field
 from functools import cache
 
+from headrace.processes.config import StandaloneConfig
 from headrace.runtime.settings import walk
-from headrace.standalone.config import StandaloneConfig
 from tests.docs.source_texts import SOURCE
 
 

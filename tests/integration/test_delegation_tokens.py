@@ -14,13 +14,13 @@ from headrace.client.config import ClientConfig
 from headrace.client.credentials import Credentials
 from headrace.errors import AccessDeniedError
 from headrace.model.names import segment_name
+from headrace.processes.config import StandaloneConfig
+from headrace.processes.standalone import StandaloneServer
 from headrace.rpc.generated import controller_pb2 as pb
 from headrace.rpc.generated import controller_pb2_grpc
 from headrace.security.config import AuthConfig
 from headrace.security.permission import Permission
 from headrace.security.tokens import TokenKey, issue
-from headrace.standalone.config import StandaloneConfig
-from headrace.standalone.server import StandaloneServer
 from headrace.testing.users_files import write_users_file
 from headrace.testing.wire_client import WireClient
 from headrace.wire import commands as c

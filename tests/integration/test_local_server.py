@@ -118,7 +118,7 @@ def test_it_ends_with_its_starter_even_if_that_is_killed(tmp_path):
 def test_importing_it_loads_neither_client_nor_server():
     program = (
         "import sys; from headrace.testing import LocalServer; dir(sys.modules['headrace.testing']); "
-        "print({'headrace.client', 'headrace.standalone', 'asyncio'} & set(sys.modules))"
+        "print({'headrace.client', 'headrace.processes', 'asyncio'} & set(sys.modules))"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout == "set()\n"

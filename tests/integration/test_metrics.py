@@ -7,9 +7,9 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families as parse
 
 from headrace.controller.rest.metrics.table import LEFT_OUT, METRICS
+from headrace.processes.config import StandaloneConfig
+from headrace.processes.standalone import StandaloneServer
 from headrace.runtime.settings_sources import load
-from headrace.standalone.config import StandaloneConfig
-from headrace.standalone.server import StandaloneServer
 
 pytestmark = pytest.mark.real_loop
 

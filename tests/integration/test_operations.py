@@ -297,7 +297,7 @@ def test_a_signal_while_the_server_starts_ends_it(tmp_path):
         stderr=subprocess.PIPE,
         text=True,
     )
-    assert any("headrace.standalone.server" in line for line in process.stderr)  # nearly there
+    assert any("headrace.processes.standalone" in line for line in process.stderr)  # nearly there
     process.send_signal(signal.SIGTERM)
     _, said = process.communicate(timeout=120)
     assert process.returncode in {0, -signal.SIGTERM}

@@ -15,6 +15,7 @@ import headrace
 from headrace.cli.main import main
 from headrace.errors import InvalidArgumentError
 from headrace.model.policies import RetentionKind, RetentionPolicy
+from headrace.processes.config import StandaloneConfig
 from headrace.rpc.generated import controller_pb2 as pb
 from headrace.rpc.generated.controller_pb2_grpc import ControllerServiceStub
 from headrace.runtime.settings import flatten
@@ -23,7 +24,6 @@ from headrace.spark.creation import ensure_stream
 from headrace.spark.cuts import given_cut
 from headrace.spark.options import parse_sink, parse_source
 from headrace.spark.stream_graph import ClientStreamGraph
-from headrace.standalone.config import StandaloneConfig
 from headrace.testing import LocalServer
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]

@@ -12,12 +12,12 @@ import socket
 import pytest
 
 from headrace.limits import KIB, MIB
+from headrace.processes.config import StandaloneConfig
+from headrace.processes.segment_store import DataPlane
 from headrace.runtime import loops
 from headrace.runtime.context import system_runtime
 from headrace.segmentstore.container.config import ContainerConfig
 from headrace.segmentstore.storagewriter.config import StorageWriterConfig
-from headrace.standalone.config import StandaloneConfig
-from headrace.standalone.data_plane import DataPlane
 from headrace.testing.wire_client import WireClient
 from headrace.wire import commands as c
 from headrace.wire.frames import FrameDecoder, encode

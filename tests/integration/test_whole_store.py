@@ -2,13 +2,13 @@
 
 import pytest
 
+from headrace.data_directory.record import check_data_directory
 from headrace.errors import InvalidArgumentError
 from headrace.model.hashing import container_of
+from headrace.processes.config import StandaloneConfig
+from headrace.processes.segment_store import DataPlane
 from headrace.runtime.context import system_runtime
 from headrace.segmentstore.segment_names import PRIMARY_NAME_BYTES_MAX
-from headrace.standalone.config import StandaloneConfig
-from headrace.standalone.data_directory import check_data_directory
-from headrace.standalone.data_plane import DataPlane
 
 CONTAINERS = 4
 

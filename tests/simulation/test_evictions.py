@@ -7,10 +7,10 @@ import logging
 import pytest
 
 from headrace.limits import KIB, MIB
+from headrace.processes.config import StandaloneConfig
+from headrace.processes.segment_store import DataPlane
 from headrace.runtime.entropy import SeededEntropy
 from headrace.segmentstore.container.config import EvictionConfig
-from headrace.standalone.config import StandaloneConfig
-from headrace.standalone.data_plane import DataPlane
 from headrace.testing.faults.host_faults import HostFaults, keep_running
 from headrace.testing.history import History
 from headrace.testing.linearizability import check_segments

@@ -2,8 +2,8 @@
 
 import pytest
 
+from headrace.processes.config import StandaloneConfig
 from headrace.runtime.settings import walk
-from headrace.standalone.config import StandaloneConfig
 from tests.tidy.source_tree import SRC
 
 STORE = SRC / "headrace" / "segmentstore"

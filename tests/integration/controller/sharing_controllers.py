@@ -21,11 +21,11 @@ from headrace.controller.settings.watermarks import WatermarkConfig
 from headrace.controller.store.tables import TableStore
 from headrace.model.buckets import bucket_of
 from headrace.model.endpoint import Endpoint
+from headrace.processes.config import StandaloneConfig
+from headrace.processes.segment_store import DataPlane
 from headrace.rpc.generated import controller_pb2 as pb
 from headrace.rpc.generated.controller_pb2_grpc import ControllerServiceStub
 from headrace.runtime.context import system_runtime
-from headrace.standalone.config import StandaloneConfig
-from headrace.standalone.data_plane import DataPlane
 from headrace.testing.coordination_faults import CoordinationFaults, FaultyCoordinator
 from tests.unit.controller.calls import eventually
 

@@ -12,12 +12,12 @@ from headrace.controller.settings.retention import RetentionConfig
 from headrace.controller.store.tables import TableStore
 from headrace.errors import NoSuchSegmentError, SegmentSealedError
 from headrace.limits import INT64_MIN
+from headrace.processes.config import StandaloneConfig
+from headrace.processes.segment_store import DataPlane
 from headrace.rpc.convert import txn_id_from_message
 from headrace.rpc.generated import batch_commit_pb2 as bb
 from headrace.rpc.generated import controller_pb2 as pb
 from headrace.runtime.context import system_runtime
-from headrace.standalone.config import StandaloneConfig
-from headrace.standalone.data_plane import DataPlane
 from tests.unit.controller.calls import ask, eventually
 
 INFO = pb.StreamInfo(scope="s", stream="t")

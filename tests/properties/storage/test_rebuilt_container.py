@@ -12,8 +12,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from headrace.limits import KIB
+from headrace.repair.rebuild.rebuilt_log import RebuiltLog
 from headrace.runtime.context import system_runtime
-from headrace.standalone.rebuild.rebuilt_log import RebuiltLog
 from headrace.storage.checkpoints.checkpoint_store import CheckpointStore
 from headrace.storage.checkpoints.config import StorageCheckpointsConfig
 from headrace.storage.checkpoints.listed import finished

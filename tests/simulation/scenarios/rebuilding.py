@@ -7,10 +7,10 @@ from contextlib import aclosing
 from typing import Final
 
 from headrace.limits import KIB
+from headrace.repair.rebuild.choice import next_epoch
+from headrace.repair.rebuild.rebuilt_log import RebuiltLog
 from headrace.runtime.context import Runtime
 from headrace.runtime.entropy import SeededEntropy
-from headrace.standalone.rebuild.choice import next_epoch
-from headrace.standalone.rebuild.rebuilt_log import RebuiltLog
 from headrace.storage.checkpoints.checkpoint_store import CheckpointStore
 from headrace.storage.checkpoints.config import StorageCheckpointsConfig
 from headrace.storage.checkpoints.listed import finished

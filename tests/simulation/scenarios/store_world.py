@@ -13,12 +13,12 @@ from dataclasses import replace
 from typing import Final
 
 from headrace.errors import CorruptionError, HeadraceError, RequestError
+from headrace.processes.config import StandaloneConfig
+from headrace.processes.segment_store import DataPlane
 from headrace.segmentstore.container.config import ContainerConfig
 from headrace.segmentstore.container.container import SegmentContainer
 from headrace.segmentstore.hosting.hosted_container import OnFailed
 from headrace.segmentstore.readindex.cache.cache import BlockCache
-from headrace.standalone.config import StandaloneConfig
-from headrace.standalone.data_plane import DataPlane
 from headrace.storage.providers.contract import ChunkProvider
 from headrace.testing.failures import SimulationError, StalledError
 from headrace.testing.host import HostDownError, SimulatedHost

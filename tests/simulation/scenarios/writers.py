@@ -8,13 +8,13 @@ from collections.abc import Callable, Coroutine
 from typing import Any, Final
 
 from headrace.limits import KIB, MIB
+from headrace.processes.config import StandaloneConfig
+from headrace.processes.segment_store import DataPlane
 from headrace.runtime.context import Runtime
 from headrace.runtime.entropy import SeededEntropy
 from headrace.segmentstore.admission.throttle.config import ThrottleConfig
 from headrace.segmentstore.container.config import ContainerConfig
 from headrace.segmentstore.storagewriter.config import StorageWriterConfig
-from headrace.standalone.config import StandaloneConfig
-from headrace.standalone.data_plane import DataPlane
 from headrace.storage.chunks.config import SegmentStorageConfig
 from headrace.testing.distant_wal import make_distant
 from headrace.testing.faults.host_faults import HostFault, HostFaults, keep_running

@@ -11,12 +11,12 @@ from headrace.cli.inspect.data import InspectedData
 from headrace.cli.main import main
 from headrace.cli.shared_options import DATA_DIR_VARIABLE
 from headrace.errors import InvalidArgumentError
+from headrace.processes.config import StandaloneConfig
 from headrace.runtime import kernel_locks
 from headrace.runtime.clock import SystemClock
 from headrace.runtime.directory_lock import DirectoryLock, describe_process
 from headrace.runtime.filesystem import OsFilesystem
 from headrace.runtime.settings_sources import load
-from headrace.standalone.config import StandaloneConfig
 from tests.unit.segmentstore.inspection.logs import BEGINNING, make_log
 
 HERE = {"pid": os.getpid(), "host": socket.gethostname(), "since": "2026-11-01T00:00:00+00:00"}

@@ -476,7 +476,7 @@ def test_help_imports_nothing_of_the_system_and_no_other_noun(words):
         "import sys\n"
         "from headrace.cli.main import main\n"
         f"assert main({words!r}) == 0\n"
-        "heavy = {'grpc', 'asyncio', 'numpy', 'rich', 'logging', 'headrace.client', 'headrace.standalone'}\n"
+        "heavy = {'grpc', 'asyncio', 'numpy', 'rich', 'logging', 'headrace.client', 'headrace.processes'}\n"
         "heavy |= {'headrace.model', 'headrace.cli.scope.command'}\n"
         "assert not heavy & set(sys.modules), heavy & set(sys.modules)\n"
     )

@@ -10,10 +10,10 @@ from headrace.cli.config.setting_lines import find_lines
 from headrace.cli.output import print_json, print_line, printable
 from headrace.cli.streamed_columns import StreamedColumns
 from headrace.errors import InvalidArgumentError
+from headrace.processes.config import StandaloneConfig
 from headrace.runtime import settings_sources
 from headrace.runtime.client_variables import CLIENT_VARIABLES
 from headrace.runtime.settings import flatten
-from headrace.standalone.config import StandaloneConfig
 
 
 def show_config(*, file: str | None, changed: bool, as_json: bool) -> None:

@@ -10,10 +10,10 @@ from time import monotonic  # noqa: TID251 - no loop runs here that has a clock
 from typing import Final
 
 from headrace.cli.progress import Progress
+from headrace.data_directory.record import system_of
 from headrace.errors import DataCorruptionError, InvalidArgumentError
 from headrace.runtime.context import system_runtime
 from headrace.runtime.filesystem import Filesystem
-from headrace.standalone.data_directory import system_of
 from headrace.storage.inspect import ChunkFiles, StoredChunks
 from headrace.storage.inspect_store import StoreObjects
 from headrace.storage.providers.location import StorageLocation

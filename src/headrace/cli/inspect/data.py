@@ -14,15 +14,10 @@ from typing import Final, NoReturn
 
 from headrace.cli.inspect.chunk_access import ChunkAccess
 from headrace.cli.output import print_json, print_line, progress
-from headrace.errors import CorruptionError, DataCorruptionError, InvalidArgumentError, SnapshotLostError
-from headrace.model.hashing import container_of
-from headrace.runtime.directory_lock import LOCK_NAME
-from headrace.runtime.kernel_locks import is_locked
-from headrace.runtime.read_only_files import ReadOnlyFiles
-from headrace.segmentstore.segment_names import INTERNAL_PREFIX, is_internal_chunk
-from headrace.standalone.advised_commands import advised_rebuild, file_location
-from headrace.standalone.chunk_root import chunk_root
-from headrace.standalone.data_directory import (
+from headrace.data_directory.advised_commands import advised_rebuild, file_location
+from headrace.data_directory.chunk_root import chunk_root
+from headrace.data_directory.lost_logs import find_unmade
+from headrace.data_directory.record import (
     FILE_NAME,
     check_is_directory,
     containers_of,
@@ -31,7 +26,12 @@ from headrace.standalone.data_directory import (
     recorded_storage,
     system_of,
 )
-from headrace.standalone.lost_logs import find_unmade
+from headrace.errors import CorruptionError, DataCorruptionError, InvalidArgumentError, SnapshotLostError
+from headrace.model.hashing import container_of
+from headrace.runtime.directory_lock import LOCK_NAME
+from headrace.runtime.kernel_locks import is_locked
+from headrace.runtime.read_only_files import ReadOnlyFiles
+from headrace.segmentstore.segment_names import INTERNAL_PREFIX, is_internal_chunk
 from headrace.storage.checkpoints.object_names import CHECKPOINTS_PREFIX
 from headrace.storage.identity_format import IDENTITY_NAME
 from headrace.storage.inspect import StoredChunks

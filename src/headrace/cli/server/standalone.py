@@ -24,8 +24,8 @@ def run(*, log_level: str, log_format: logs.LogFormat, debug: bool, config: str 
 
 
 def _serve(file: str | None, given: dict[str, Any]) -> None:
+    from headrace.processes.config import StandaloneConfig
     from headrace.runtime import settings_sources
-    from headrace.standalone.config import StandaloneConfig
 
     config = settings_sources.load(
         StandaloneConfig,
@@ -34,6 +34,6 @@ def _serve(file: str | None, given: dict[str, Any]) -> None:
         overrides={_SETTINGS.get(name, name): value for name, value in given.items()},
         other_variables=CLIENT_VARIABLES,
     )
-    from headrace.standalone import server
+    from headrace.processes import standalone as server
 
     server.run(config)

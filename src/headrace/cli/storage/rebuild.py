@@ -11,12 +11,12 @@ from typing import Any, Final
 from headrace.cli.output import print_json, print_line, printable
 from headrace.cli.progress import Progress
 from headrace.cli.storage.opened_store import open_store
+from headrace.data_directory.advised_commands import standalone_command
+from headrace.data_directory.unfinished_rebuild import Wanted
+from headrace.repair.rebuild.rebuild import Rebuild, RebuildReport
+from headrace.repair.rebuild.report import RebuiltContainer, RebuiltSegment
 from headrace.runtime.context import system_runtime
 from headrace.runtime.times import parse_time_ms
-from headrace.standalone.advised_commands import standalone_command
-from headrace.standalone.rebuild.rebuild import Rebuild, RebuildReport
-from headrace.standalone.rebuild.report import RebuiltContainer, RebuiltSegment
-from headrace.standalone.unfinished_rebuild import Wanted
 from headrace.storage.providers.contract import ChunkProvider
 from headrace.storage.providers.wrappers.token_bucket import RequestBudget
 from headrace.storage.providers.wrappers.wrapper import ChunkProviderWrapper

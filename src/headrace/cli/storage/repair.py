@@ -12,9 +12,9 @@ from headrace.cli.output import print_json, print_line, printable
 from headrace.cli.progress import Progress
 from headrace.cli.servers import confirm
 from headrace.errors import DataCorruptionError, DirectoryLockedError
-from headrace.standalone.config import StandaloneConfig
-from headrace.standalone.repair_plan import RepairPlan, plan_repair
-from headrace.standalone.storage_repair import RepairReport, repair_storage
+from headrace.processes.config import StandaloneConfig
+from headrace.repair.repair_plan import RepairPlan, plan_repair
+from headrace.repair.storage_repair import RepairReport, repair_storage
 
 
 def repair(*, data_dir: str, dry_run: bool, yes: bool, as_json: bool) -> None:

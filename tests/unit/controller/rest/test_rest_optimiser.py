@@ -4,7 +4,7 @@ import httpx
 import pytest
 
 from headrace.controller.rest.routes import RestRoutes
-from headrace.standalone.optimiser_status import optimiser_status
+from headrace.processes.optimiser_status import optimiser_status
 from headrace.storage.chunks.optimiser import OptimiserStatistics
 from headrace.storage.chunks.rewriter import RewriteStatistics
 

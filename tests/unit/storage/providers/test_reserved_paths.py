@@ -2,10 +2,10 @@
 
 import pytest
 
+from headrace.data_directory.chunk_root import chunk_root, make_chunk_root, proof_of
 from headrace.model.names import check_user_name, segment_name
 from headrace.runtime.blocking import BlockingPool
 from headrace.runtime.filesystem import OsFilesystem
-from headrace.standalone.chunk_root import chunk_root, make_chunk_root, proof_of
 from headrace.storage.providers.files.chunk_threads import ChunkThreads
 from headrace.storage.providers.files.filesystem import FilesystemChunkProvider
 

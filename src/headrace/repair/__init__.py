@@ -1,0 +1,1 @@
+"""Mends what a server cannot: truncates segments whose bytes are gone."""

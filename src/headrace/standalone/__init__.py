@@ -1,1 +1,0 @@
-"""Everything in one process: segment store, controller and REST, for laptops, edge boxes and tests."""

@@ -1,1 +1,0 @@
-"""Rebuilds the logs of a system from storage checkpoints."""
