@@ -23,9 +23,9 @@ $(STAMP): pyproject.toml requirements.lock
 demo: setup  ## the main job: a durable server, 336,776 flights, a PySpark pipeline, every total checked (ARGS=--keep leaves it running; STORE=s3: chunks in a local S3 server, or the URI of a store)
 	$(BIN)/python -m headrace.cli.main demo $(if $(STORE),--storage '$(STORE)') $(ARGS)
 
-quick: setup  ## a minute: format, lint, types, layers, unit tests (the slow ones not, and few examples of each property)
+quick: setup  ## a minute: format, lint, types, layers, drivers, unit tests (the slow ones not, and few examples of each property)
 	$(MAKE) --jobs 2 --output-sync fmt-check lint types layers
-	$(PYTEST) -n $(or $(PROCESSES),2) --hypothesis-profile=dev -m "not slow" tests/unit $(PYTEST_ARGS)
+	$(PYTEST) -n $(or $(PROCESSES),2) --hypothesis-profile=dev -m "not slow" tests/unit tests/tidy/test_drivers.py $(PYTEST_ARGS)
 
 test: setup  ## what automation runs, in ten minutes: format, lint, types, layers, generated files, all tests
 	$(MAKE) --jobs 2 --output-sync types generated fmt-check lint layers
@@ -60,7 +60,7 @@ lint:  ## ruff with the project's rules
 types:  ## mypy --strict over the package
 	$(BIN)/mypy
 
-layers:  ## imports point down, deciding code does no I/O
+layers:  ## imports point down
 	$(BIN)/lint-imports
 
 generated:  ## the checked-in gRPC code, the references of CLI, settings and errors and the tables of benchmarks and metrics are what their sources say

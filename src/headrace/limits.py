@@ -13,6 +13,7 @@ WIRE_FRAME_BYTES_MAX: Final = 0x00FF_FFFF  # with the 8-byte header
 WIRE_PAYLOAD_BYTES_MAX: Final = 0x00FF_FFFF
 WIRE_STRING_BYTES_MAX: Final = 0xFFFF
 LIST_COUNT_MAX: Final = 65_536  # of keys, entries, updates or names in one frame; clients send 256
+MERGE_SOURCES_MAX: Final = 10_000  # of one batch of merges
 BULK_NAMES_MAX: Final = 1000  # of segments that one call of the controller is about
 READ_BYTES_MAX: Final = 2 * MIB
 READ_BYTES_MIN: Final = 8

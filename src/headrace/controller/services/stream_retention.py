@@ -34,9 +34,9 @@ from headrace.controller.store.rows.stream_row import StreamRow, StreamState
 from headrace.controller.streams.bucket_index import BucketMember
 from headrace.controller.streams.cut_reader import CutReader
 from headrace.controller.streams.cut_sizes import parts_between, to_be_measured, total_bytes
-from headrace.controller.streams.cuts import relate_cuts
+from headrace.controller.streams.cuts import relate_cuts, sorted_cut
 from headrace.controller.streams.retention_sets import RetentionSet, SetMember
-from headrace.controller.streams.stream import Stream, sorted_cut
+from headrace.controller.streams.stream import Stream
 from headrace.controller.streams.subscribers import Subscribers
 from headrace.controller.workflows.stream_requests import StreamRequests
 from headrace.errors import (

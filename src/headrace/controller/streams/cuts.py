@@ -264,3 +264,8 @@ def _without(whole: KeyRange, taken: list[KeyRange]) -> list[KeyRange]:
     if low < whole.high:
         parts.append(KeyRange(low, whole.high))
     return parts
+
+
+def sorted_cut(cut: Mapping[int, int]) -> tuple[tuple[int, int], ...]:
+    """Return a cut in the form of rows."""
+    return tuple(sorted(cut.items()))

@@ -18,7 +18,7 @@ from headrace.controller.store.rows.retention_row import (
     encode_retention,
     encode_retention_cut,
 )
-from headrace.controller.streams.stream import sorted_cut
+from headrace.controller.streams.cuts import sorted_cut
 
 
 @dataclass(frozen=True, slots=True)

@@ -210,8 +210,3 @@ class Stream:
         if row.deleting:
             return gone
         return DataCorruptionError(f"stream epoch {epoch} of {self.full_name} is missing")
-
-
-def sorted_cut(cut: Mapping[int, int]) -> tuple[tuple[int, int], ...]:
-    """Return a cut in the form of rows."""
-    return tuple(sorted(cut.items()))

@@ -14,8 +14,8 @@ from headrace.controller.store.rows.group_row import (
     decode_subscribers,
     encode_subscribers,
 )
-from headrace.controller.streams.cuts import PlacedCut, relate_cuts
-from headrace.controller.streams.stream import Stream, sorted_cut
+from headrace.controller.streams.cuts import PlacedCut, relate_cuts, sorted_cut
+from headrace.controller.streams.stream import Stream
 from headrace.errors import (
     InvalidArgumentError,
     MetadataConflictError,

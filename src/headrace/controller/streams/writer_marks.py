@@ -18,7 +18,8 @@ from headrace.controller.store.layout import WATERMARKS, details_table, marks_ke
 from headrace.controller.store.rows.marks_row import MarksRow, WriterMark, decode_marks, encode_marks
 from headrace.controller.store.rows.txn_row import NO_TIME, TxnRow
 from headrace.controller.streams.bucket_index import BucketIndex
-from headrace.controller.streams.stream import Stream, sorted_cut
+from headrace.controller.streams.cuts import sorted_cut
+from headrace.controller.streams.stream import Stream
 from headrace.errors import MetadataConflictError, UnknownOutcomeError
 from headrace.limits import KIB
 from headrace.model.names import SYSTEM_SCOPE

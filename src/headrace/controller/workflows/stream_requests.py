@@ -11,8 +11,8 @@ from collections.abc import Callable, Mapping
 from headrace.controller.context import ControllerContext
 from headrace.controller.events.event import check_not_requests
 from headrace.controller.store.rows.stream_row import StreamRow, StreamState
-from headrace.controller.streams.cuts import with_beginnings
-from headrace.controller.streams.stream import Stream, Transition, sorted_cut
+from headrace.controller.streams.cuts import sorted_cut, with_beginnings
+from headrace.controller.streams.stream import Stream, Transition
 from headrace.controller.workflows import intents
 from headrace.controller.workflows.create_stream import create_stream
 from headrace.controller.workflows.truncate_stream import check_truncation

@@ -15,8 +15,8 @@ from typing import Final
 from headrace.controller.context import ControllerContext
 from headrace.controller.store.rows.epoch_row import SegmentRecord
 from headrace.controller.store.rows.stream_row import StreamRow, StreamState
-from headrace.controller.streams.cuts import relate_cuts
-from headrace.controller.streams.stream import Stream, Transition, sorted_cut
+from headrace.controller.streams.cuts import relate_cuts, sorted_cut
+from headrace.controller.streams.stream import Stream, Transition
 from headrace.errors import InvalidArgumentError, NoSuchSegmentError, StreamBusyError
 from headrace.model.stream_cut import Relation
 

@@ -17,6 +17,7 @@ from headrace.errors import (
     SegmentNotSealedError,
     UnsupportedError,
 )
+from headrace.limits import MERGE_SOURCES_MAX
 from headrace.model.attributes import AttributeUpdate
 from headrace.segmentstore.attributes.attribute_values import AttributeValues
 from headrace.segmentstore.container.merged_loads import MergedLoads
@@ -26,9 +27,6 @@ from headrace.segmentstore.durablelog.durable_log import DurableLog
 from headrace.segmentstore.operations import catalogue as ops
 from headrace.segmentstore.state import transitions
 from headrace.segmentstore.state.segment_state import SegmentState
-
-MERGE_SOURCES_MAX: Final = 10_000
-"""Sources of one batch."""
 
 MERGES_IN_FLIGHT_MAX: Final = 500
 """Sources of a batch that are active and in flight at once: each is a task, and two requests in a queue of

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Final
 
+from headrace.limits import MERGE_SOURCES_MAX
 from headrace.security.permission import Permission
-from headrace.segmentstore.container.segment_merges import MERGE_SOURCES_MAX
 from headrace.segmentstore.ingress.reply_mapping import question_of
 from headrace.wire import commands as c
 from headrace.wire.commands.kinds import Request

@@ -17,11 +17,10 @@ from headrace.errors import (
     UnsupportedError,
     WalWriteError,
 )
-from headrace.limits import KIB, MIB, WIRE_FRAME_BYTES_MAX
+from headrace.limits import KIB, MERGE_SOURCES_MAX, MIB, WIRE_FRAME_BYTES_MAX
 from headrace.model.attributes import AttributeUpdate, UpdateKind
 from headrace.model.tables import NO_VERSION, NOT_EXISTS, TableEntry, TableKey
 from headrace.security.permission import Permission
-from headrace.segmentstore.container.segment_merges import MERGE_SOURCES_MAX
 from headrace.segmentstore.ingress import segment_session, transient_segments
 from headrace.segmentstore.ingress.budget import Lane
 from headrace.segmentstore.ingress.config import IngressConfig
