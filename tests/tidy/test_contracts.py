@@ -1,4 +1,4 @@
-"""The linter knows the layers inside the large packages; the READMEs of the store's parts say what decides."""
+"""The linter knows the layers inside large packages; the READMEs of the store's parts say who decides."""
 
 import tomllib
 
