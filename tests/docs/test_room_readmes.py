@@ -14,7 +14,7 @@ NO_NAMES = {'"scope/stream"'}
 
 
 def words(text):
-    """Yield the words in code type of each paragraph and of each row, without what a function is called with."""
+    """Yield the words in code type of each paragraph and each row, without what functions are called with."""
     prose = re.sub(r"^```.*?^```", "", text, flags=re.DOTALL | re.MULTILINE)
     for part in re.split(r"\n\n+|\n(?=\|)", prose):
         yield [word.split("(")[0] for word in re.findall(r"`([^`\n]+)`", part) if word not in NO_NAMES]

@@ -1,1 +1,1 @@
-"""``headrace scope``: verbs of scopes."""
+"""``headrace scope``: creates, lists and deletes scopes, the names above streams and tables."""

@@ -1,1 +1,1 @@
-"""Calls to segment stores."""
+"""What a controller asks of segment stores: calls about segments, and which host has a segment."""

@@ -1,1 +1,1 @@
-"""Settings of the parts of a controller."""
+"""How often and how much the parts of a controller work: settings that operators change."""

@@ -1,1 +1,1 @@
-"""One container: state, transitions, life cycle."""
+"""One container: which segments are in memory, how calls find them, and the time in which it is owned."""

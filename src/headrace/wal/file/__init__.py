@@ -1,4 +1,4 @@
-"""The write-ahead log on local files."""
+"""The write-ahead log on local files: fenced by an owner record, synchronous, recycled, recovered."""
 
 from headrace.wal.file.file_wal import FileWal
 

@@ -1,1 +1,1 @@
-"""Chunks as files of HDFS."""
+"""Chunks as files of HDFS: one writer each by lease, appended to and read in threads."""
