@@ -161,7 +161,6 @@ DRIVERS = {
 """Drivers by name, without ``headrace.``, each with the reason."""
 
 PURE = {
-    "runtime.times",
     "cli.bench.results",
     "cli.config.setting_lines",
     "cli.event.format",
@@ -178,13 +177,17 @@ PURE = {
     "client.reader.cut_check",
     "client.reader.event_batch",
     "client.reader.event_columns",
+    "client.reader.event_cutter",
     "client.reader.handout",
     "client.reader.last_frames",
     "client.reader.ranges_in_flight",
     "client.reader.stream_walk",
     "client.writer.given_events",
+    "client.writer.inflight_window",
     "client.writer.places",
+    "client.writer.rerouting",
     "client.writer.routing",
+    "client.writer.waiting_batches",
     "controller.api.access",
     "controller.api.answers",
     "controller.api.auth",
@@ -218,6 +221,7 @@ PURE = {
     "runtime.repeated_lines",
     "runtime.settings",
     "runtime.statistics",
+    "runtime.times",
     "segmentstore.attributes.config",
     "segmentstore.attributes.page_cache",
     "segmentstore.container.catalogue_row",

@@ -1,6 +1,7 @@
 """Deciding code does no I/O: a module is pure, or a driver that ``drivers.py`` lists with a reason."""
 
 import ast
+import re
 from functools import cache
 
 import pytest
@@ -102,9 +103,30 @@ def test_no_plan_and_no_format_is_a_driver():
     assert listed == []
 
 
+def says_it_is_pure(docstring):
+    return re.search(r"\bPure\.(\s|$)", docstring) is not None
+
+
+def test_what_says_that_it_is_pure_is():
+    docstrings = {
+        name: ast.get_docstring(tree_of(modules()[f"headrace.{name}".removesuffix(".__init__")]))
+        for name, is_driver in present().items()
+        if is_driver
+    }
+    assert [name for name, text in docstrings.items() if says_it_is_pure(text or "")] == []
+
+
 def test_the_drivers_are_sorted_and_have_reasons():
     assert list(DRIVERS) == sorted(DRIVERS)
     assert all(0 < len(reason.split()) < 12 for reason in DRIVERS.values())
+
+
+@pytest.mark.parametrize(
+    ("docstring", "expected"),
+    [("Plans. Pure.", True), ("Pure.\n\nMore.", True), ("Pure but for the environment.", False), ("", False)],
+)
+def test_a_promise_to_be_pure_is_read(docstring, expected):
+    assert says_it_is_pure(docstring) == expected
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,8 @@ from headrace.client.reconnect_policy import (
     Reconnects,
     refusal_policy,
 )
-from headrace.client.services import ClientServices, SegmentAddress
+from headrace.client.segment_address import SegmentAddress
+from headrace.client.services import ClientServices
 from headrace.errors import (
     ClosedError,
     ConnectionLostError,

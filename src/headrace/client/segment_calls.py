@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from headrace.client.control.tokens import Access
 from headrace.client.owner_calls import OwnerCalls
-from headrace.client.services import SegmentAddress
+from headrace.client.segment_address import SegmentAddress
 from headrace.errors import NoSuchSegmentError, SegmentSealedError, UnsupportedError
 from headrace.wire.commands import (
     GetStreamSegmentInfo,

@@ -9,7 +9,6 @@ from headrace.client.connections.pool import ConnectionPool
 from headrace.client.control.segments import Segments
 from headrace.client.control.tokens import Tokens
 from headrace.client.open_writers import OpenWriters
-from headrace.model.names import TABLE_SUFFIX, segment_name, transaction_segment_name
 from headrace.runtime.entropy import Entropy
 from headrace.runtime.supervisor import Supervisor
 
@@ -27,26 +26,3 @@ class ClientServices:
     supervisor: Supervisor
     open_writers: OpenWriters
     acks: AckWatch = field(default_factory=AckWatch)
-
-
-@dataclass(frozen=True, slots=True)
-class SegmentAddress:
-    """A segment with everything that is needed to find its owner. ``txn_id`` names a transaction's shadow
-    of it.
-    """
-
-    scope: str
-    stream: str
-    segment_id: int
-    txn_id: int | None = None
-
-    @property
-    def name(self) -> str:
-        """The qualified name on the wire."""
-        primary = segment_name(self.scope, self.stream, self.segment_id)
-        return primary if self.txn_id is None else transaction_segment_name(primary, self.txn_id)
-
-    @property
-    def token_stream(self) -> str:
-        """The stream that tokens are asked for. Those for a partition have the bare name of its table."""
-        return self.stream.removesuffix(TABLE_SUFFIX)

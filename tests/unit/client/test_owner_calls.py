@@ -8,7 +8,7 @@ import pytest
 from headrace.client.control.tokens import Access
 from headrace.client.owner_calls import OwnerCalls
 from headrace.client.reconnect_policy import ReconnectPolicy
-from headrace.client.services import SegmentAddress
+from headrace.client.segment_address import SegmentAddress
 from headrace.errors import InvalidArgumentError, StorageReadRefusedError
 from headrace.runtime.entropy import SeededEntropy
 from headrace.testing.simulation import simulate

@@ -1,4 +1,4 @@
-"""Why TLS does not come about, out of what two libraries say: sentences that name what helps. Pure."""
+"""Why TLS does not come about, out of what two libraries say: sentences that name what helps."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ from headrace.client.face.core import ClientCore
 from headrace.client.opening import Opening
 from headrace.client.reader.byte_reader import ByteReader
 from headrace.client.scoped_name import named
-from headrace.client.services import SegmentAddress
+from headrace.client.segment_address import SegmentAddress
 from headrace.client.writer.byte_writer import ByteWriter
 from headrace.errors import PreconditionError, StreamSealedError
 

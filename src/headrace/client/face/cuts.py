@@ -8,9 +8,9 @@ from datetime import datetime
 from headrace.client.control.stream_times import TimedCut
 from headrace.client.face.core import ClientCore
 from headrace.client.scoped_name import named
+from headrace.client.segment_address import SegmentAddress
 from headrace.client.segment_calls import SegmentInfo
 from headrace.client.segment_map import SegmentRange, Successor
-from headrace.client.services import SegmentAddress
 from headrace.model.key_space import KeyRange
 from headrace.model.stream_cut import StreamCut
 

@@ -20,9 +20,9 @@ from headrace.client.reader.read_part import ReadPart, Time
 from headrace.client.reader.segment_range import SegmentRangeReader
 from headrace.client.reader.time_windows import MarkReader, TimeWindows
 from headrace.client.scoped_name import named
+from headrace.client.segment_address import SegmentAddress
 from headrace.client.segment_map import SegmentMap
 from headrace.client.serializers import Codec, Serializer, find_codec
-from headrace.client.services import SegmentAddress
 from headrace.client.writer.event_writer import EventWriter
 from headrace.client.writer.given_events import GivenKey, batches_of
 from headrace.client.writer.txn_writer import TxnWriter

@@ -12,8 +12,9 @@ from headrace.client.config import ReaderConfig
 from headrace.client.description import described
 from headrace.client.forks import OfOneProcess
 from headrace.client.reader.segment_range import SegmentRangeReader
+from headrace.client.segment_address import SegmentAddress
 from headrace.client.segment_calls import SegmentCalls
-from headrace.client.services import ClientServices, SegmentAddress
+from headrace.client.services import ClientServices
 from headrace.errors import InvalidArgumentError
 
 

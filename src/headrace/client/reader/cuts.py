@@ -9,8 +9,9 @@ from typing import Final
 from headrace.client.config import ReaderConfig
 from headrace.client.reader.cut_check import PROBE_BYTES, begins_event, check_cover, check_known
 from headrace.client.reader.segment_range import SegmentRangeReader
+from headrace.client.segment_address import SegmentAddress
 from headrace.client.segment_calls import SegmentCalls, SegmentInfo
-from headrace.client.services import ClientServices, SegmentAddress
+from headrace.client.services import ClientServices
 from headrace.errors import InvalidArgumentError, NoSuchSegmentError, NoSuchStreamError, SegmentTruncatedError
 from headrace.model.key_space import KeyRange
 from headrace.model.segment_id import epoch_of, segment_id_text

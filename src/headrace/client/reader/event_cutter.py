@@ -12,7 +12,7 @@ from typing import Final
 from headrace.client.connections.reply_receiver import ReadBlock
 from headrace.client.framing.event_framing import find_frames
 from headrace.client.reader.event_batch import EventBatch
-from headrace.client.services import SegmentAddress
+from headrace.client.segment_address import SegmentAddress
 from headrace.errors import DataCorruptionError
 from headrace.limits import EVENT_HEADER_BYTES
 

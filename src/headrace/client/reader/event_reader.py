@@ -24,9 +24,10 @@ from headrace.client.reader.event_cutter import EventCutter
 from headrace.client.reader.handout import Handout
 from headrace.client.reader.segment_input import PIECES_MAX, SegmentInput
 from headrace.client.reader.stream_walk import Start, StreamWalk
+from headrace.client.segment_address import SegmentAddress
 from headrace.client.segment_calls import SegmentCalls
 from headrace.client.serializers import Codec
-from headrace.client.services import ClientServices, SegmentAddress
+from headrace.client.services import ClientServices
 from headrace.errors import (
     ClosedError,
     CorruptionError,

@@ -6,8 +6,9 @@ from headrace.client.config import ReaderConfig
 from headrace.client.control.stream_times import StreamTimes, TimedCut
 from headrace.client.reader.cuts import Cuts
 from headrace.client.reader.segment_range import SegmentRangeReader
+from headrace.client.segment_address import SegmentAddress
 from headrace.client.segment_calls import SegmentCalls, SegmentInfo
-from headrace.client.services import ClientServices, SegmentAddress
+from headrace.client.services import ClientServices
 from headrace.model.stream_cut import StreamCut
 from headrace.runtime.clock import SystemClock
 

@@ -22,7 +22,8 @@ from headrace.client.connections.reply_receiver import ReadBlock
 from headrace.client.control.tokens import Access
 from headrace.client.reader.ranges_in_flight import RANGES_MAX, RangesInFlight
 from headrace.client.reconnect_policy import Reconnects, refusal_policy
-from headrace.client.services import ClientServices, SegmentAddress
+from headrace.client.segment_address import SegmentAddress
+from headrace.client.services import ClientServices
 from headrace.errors import (
     ClosedError,
     ConnectionLostError,

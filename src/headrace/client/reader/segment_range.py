@@ -16,7 +16,8 @@ from headrace.client.iterators import Each
 from headrace.client.reader.event_batch import EventBatch
 from headrace.client.reader.event_cutter import EventCutter
 from headrace.client.reader.segment_input import SegmentInput
-from headrace.client.services import ClientServices, SegmentAddress
+from headrace.client.segment_address import SegmentAddress
+from headrace.client.services import ClientServices
 from headrace.errors import ClosedError, DataCorruptionError, HeadraceError, InvalidArgumentError
 
 

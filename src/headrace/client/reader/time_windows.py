@@ -20,8 +20,9 @@ from headrace.client.description import described
 from headrace.client.forks import OfOneProcess
 from headrace.client.reader.cuts import Cuts
 from headrace.client.reader.segment_range import SegmentRangeReader
+from headrace.client.segment_address import SegmentAddress
 from headrace.client.segment_calls import SegmentCalls
-from headrace.client.services import ClientServices, SegmentAddress
+from headrace.client.services import ClientServices
 from headrace.errors import InvalidArgumentError, SegmentTruncatedError
 from headrace.model.key_space import KeyRange
 from headrace.model.names import MARK_PREFIX

@@ -10,7 +10,7 @@ from typing import Final, TypeVar
 
 from headrace.client.control.tokens import Access
 from headrace.client.owner_calls import OwnerCalls
-from headrace.client.services import SegmentAddress
+from headrace.client.segment_address import SegmentAddress
 from headrace.client.tables.changes import Batch
 from headrace.errors import (
     LostReplyError,

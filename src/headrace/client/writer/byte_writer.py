@@ -14,8 +14,9 @@ import asyncio
 from headrace.client.config import APPEND_BLOCK_BYTES_MAX, WriterConfig
 from headrace.client.description import described, writer_state
 from headrace.client.framing.event_frames import own_bytes
+from headrace.client.segment_address import SegmentAddress
 from headrace.client.segment_calls import SegmentCalls
-from headrace.client.services import ClientServices, SegmentAddress
+from headrace.client.services import ClientServices
 from headrace.client.writer.ack import Ack
 from headrace.client.writer.closable_writer import ClosableWriter
 from headrace.client.writer.inflight_window import Block

@@ -21,10 +21,11 @@ from functools import partial
 from headrace.client.config import WriterConfig
 from headrace.client.control.writer_times import WriterTimes, event_time
 from headrace.client.reconnect_policy import Reconnects
+from headrace.client.segment_address import SegmentAddress
 from headrace.client.segment_calls import SegmentCalls
 from headrace.client.segment_map import SegmentMap, Successor
 from headrace.client.serializers import Codec
-from headrace.client.services import ClientServices, SegmentAddress
+from headrace.client.services import ClientServices
 from headrace.client.writer.rerouting import divide_block
 from headrace.client.writer.routed_writer import RoutedWriter
 from headrace.client.writer.segment_output import RESUME_S, SegmentOutput

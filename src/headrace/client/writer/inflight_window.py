@@ -12,8 +12,8 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from headrace.client.writer.ack import Ack
 from headrace.client.writer.places import Places
 from headrace.errors import (
     DataCorruptionError,
@@ -23,6 +23,9 @@ from headrace.errors import (
     UnknownOutcomeError,
 )
 from headrace.wire.fields import Buffer
+
+if TYPE_CHECKING:  # who waits for an ack needs a loop, and who splits or settles one does not
+    from headrace.client.writer.ack import Ack
 
 
 class Block:

@@ -32,9 +32,10 @@ from headrace.client.framing.event_frames import (
     own_event,
     own_events,
 )
+from headrace.client.segment_address import SegmentAddress
 from headrace.client.segment_map import SegmentMap
 from headrace.client.serializers import Codec
-from headrace.client.services import ClientServices, SegmentAddress
+from headrace.client.services import ClientServices
 from headrace.client.vectors import is_arrow
 from headrace.client.writer.ack import Ack, settle_parts
 from headrace.client.writer.closable_writer import ClosableWriter

@@ -27,7 +27,8 @@ from headrace.client.connections.connection import Connection
 from headrace.client.connections.pool import Use
 from headrace.client.control.tokens import Access
 from headrace.client.reconnect_policy import Reconnects
-from headrace.client.services import ClientServices, SegmentAddress
+from headrace.client.segment_address import SegmentAddress
+from headrace.client.services import ClientServices
 from headrace.client.writer.ack import Ack, settle_parts
 from headrace.client.writer.inflight_window import Block, InflightStatistics, InflightWindow
 from headrace.errors import (

@@ -28,9 +28,10 @@ from headrace.client.control.transactions import (
 from headrace.client.control.writer_times import event_time
 from headrace.client.description import described
 from headrace.client.forks import OfOneProcess
+from headrace.client.segment_address import SegmentAddress
 from headrace.client.segment_map import SegmentMap, SegmentRange
 from headrace.client.serializers import Codec
-from headrace.client.services import ClientServices, SegmentAddress
+from headrace.client.services import ClientServices
 from headrace.client.writer.ack import Ack
 from headrace.client.writer.routed_writer import RoutedWriter
 from headrace.client.writer.segment_output import SegmentOutput

@@ -10,12 +10,14 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Sequence
 from itertools import pairwise, repeat
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from headrace.client.framing.event_frames import frame_ends, interleave
 from headrace.client.segment_map import SegmentMap
 from headrace.client.vectors import find_numpy
-from headrace.client.writer.ack import Ack
+
+if TYPE_CHECKING:  # who waits for an ack needs a loop, and who splits or settles one does not
+    from headrace.client.writer.ack import Ack
 
 WAITING_EVENTS_MAX: Final = 32 * 1024
 """At this count batches should be divided: arrays about more events would not stay in the processor's cache.
@@ -25,7 +27,7 @@ FEW_EVENTS: Final = 256
 """Fewer are looked at one by one: arrays would cost more."""
 
 
-Share = tuple[int, list[Any], list[float], int, Sequence[Ack]]
+Share: TypeAlias = "tuple[int, list[Any], list[float], int, Sequence[Ack]]"
 """What one block of a segment gets: events in the order they were given in.
 
 The segment; the events, each behind its header; where each belongs in the key space; the bytes of all; the

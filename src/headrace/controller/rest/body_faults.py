@@ -1,4 +1,4 @@
-"""What is wrong with the body of a request, in words: the library says it for programmers. Pure."""
+"""What is wrong with the body of a request, in words: the library says it for programmers."""
 
 from __future__ import annotations
 

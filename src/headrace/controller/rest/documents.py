@@ -1,4 +1,4 @@
-"""The models of the REST interface: what they mean, both ways. Pure.
+"""The models of the REST interface: what they mean, both ways.
 
 Source: protocol, "REST interface".
 """

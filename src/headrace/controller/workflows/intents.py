@@ -1,4 +1,4 @@
-"""What is written when a request is accepted, when it is begun, and when its caller may be answered. Pure.
+"""What is written when a request is accepted, when it is begun, and when its caller may be answered.
 
 A request for a free stream begins at once: that one write is its durable intent. One for a busy stream waits
 in the row (``StreamRow.wants``), at most one of each kind, and is begun when the stream is free. What can be

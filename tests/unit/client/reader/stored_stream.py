@@ -9,9 +9,9 @@ from headrace.client.framing.event_frames import frame_list
 from headrace.client.reader.byte_reader import ByteReader
 from headrace.client.reader.event_reader import EventReader
 from headrace.client.reader.segment_range import SegmentRangeReader
+from headrace.client.segment_address import SegmentAddress
 from headrace.client.segment_calls import SegmentInfo
 from headrace.client.segment_map import SegmentRange, Successor
-from headrace.client.services import SegmentAddress
 from headrace.errors import NoSuchSegmentError, NoSuchStreamError
 from headrace.model.key_space import FULL_RANGE, split_evenly
 from headrace.model.names import segment_name

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 from headrace.client import ReaderConfig
 from headrace.client.connections.reply_receiver import ReadBlock
 from headrace.client.reader.segment_input import SegmentInput
-from headrace.client.services import SegmentAddress
+from headrace.client.segment_address import SegmentAddress
 from headrace.errors import ConnectionLostError, StorageReadRefusedError
 from headrace.runtime.entropy import SeededEntropy
 from headrace.runtime.supervisor import Supervisor

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 from headrace.client import WriterConfig
 from headrace.client.ack_watch import AckWatch
 from headrace.client.connections.connection import Connection
-from headrace.client.services import SegmentAddress
+from headrace.client.segment_address import SegmentAddress
 from headrace.client.writer import segment_output
 from headrace.client.writer.ack import Ack
 from headrace.client.writer.inflight_window import Block
