@@ -1,4 +1,6 @@
-"""The README of a room names modules that are there, by their place, and names that the source has."""
+"""The README of a room names modules that are there, by their place, and names that the source has; so do the
+rows about packages in the page about the architecture.
+"""
 
 import re
 
@@ -29,17 +31,29 @@ def places_of(folder):
     return [folder, *(each for each in folder.parents if each.is_relative_to(SOURCE)), ROOT]
 
 
+def alternatives(path):
+    """Return the paths that one with ``{this,that}`` in it stands for."""
+    head, brace, rest = path.partition("{")
+    if not brace:
+        return [path]
+    names, _, tail = rest.partition("}")
+    return [f"{head}{name}{tail}" for name in names.split(",")]
+
+
 def missing(folder, part):
     """Yield what is not there. A bare name may also be of a folder that the part names before it."""
     before = []
     for word in part:
+        if word.startswith(("/", "~")):
+            continue  # of a server, or of a machine
         if is_path(word):
             places = [*places_of(folder), *([] if "/" in word else before)]
-            found = next((path for place in places for path in place.glob(word.rstrip("/"))), None)
-            if found is None:
-                yield f"there is no {word}"
-            else:
-                before.append(found if found.is_dir() else found.parent)
+            for pattern in alternatives(word.rstrip("/")):
+                found = next((path for place in places for path in place.glob(pattern)), None)
+                if found is None:
+                    yield f"there is no {pattern}"
+                else:
+                    before.append(found if found.is_dir() else found.parent)
         elif word.startswith("headrace."):
             path = SOURCE.parent.joinpath(*word.split("."))
             if not path.is_dir() and not path.with_suffix(".py").is_file():
@@ -54,6 +68,22 @@ def test_everything_that_a_room_names_exists(page):
     assert found == []
 
 
+ARCHITECTURE = (ROOT / "docs" / "architecture.md").read_text()
+PACKAGES = re.findall(r"^\| (`[a-z_/]+`(?:, `[a-z_/]+`)*) \| (.*)$", ARCHITECTURE, re.MULTILINE)
+
+
+@pytest.mark.parametrize("row", PACKAGES, ids=lambda row: row[0])
+def test_everything_that_a_row_about_packages_names_exists(row):
+    packages, text = row
+    folders = [SOURCE / name for name in re.findall(r"`([^`]+)`", packages)]
+    assert [folder.name for folder in folders if not folder.is_dir()] == []
+    assert [why for part in words(text) for why in missing(folders[0], part)] == []
+
+
+def test_there_are_rows_about_packages():
+    assert len(PACKAGES) > 20
+
+
 WAL = SOURCE / "wal"
 
 
@@ -66,6 +96,7 @@ WAL = SOURCE / "wal"
         "`contract.py`, `group_commit.py`",
         "`file/`, `nothing/`",
         "`docs/nothing.md`",
+        "`{contract,nothing}.py`",
         "`headrace.testing.nothing`",
         "`do_nothing()`",
     ],
@@ -80,11 +111,12 @@ def test_a_name_that_is_gone_would_be_noticed(line):
     [
         "`contract.py`",
         "`file/group_commit.py`, `opening.py` and `contract.py`",
-        "`file/*.py`, `file/`",
+        "`file/*.py`, `file/`, `{contract,logs}.py`",
         "`runtime/`",
         "`docs/formats/wal-record.md`",
         "`headrace.testing.conformance.wal`",
         "`group_commit`: which frames",
+        "`/metrics`, `~/.cache/headrace`",
     ],
 )
 def test_a_name_that_is_there_is_found(line):
