@@ -28,36 +28,38 @@ def run_time_imports(path):
 
 
 def drivers_of(names_by_module, owner):
-    """Return which modules import something of the world, or import a module that does.
+    """Return the modules that import something of the world, or one that does, each with what that is.
 
     Args:
         names_by_module: what each module imports.
         owner: tells which of the modules an imported name belongs to, if any.
     """
-    found = {module for module, names in names_by_module.items() if any(map(is_of_world, names))}
+    of_world = {module: sorted(filter(is_of_world, names)) for module, names in names_by_module.items()}
+    found = {module: names[0] for module, names in of_world.items() if names}
     users = {}
     for module, names in names_by_module.items():
         for name in names:
             users.setdefault(owner(name), set()).add(module)
     todo = list(found)
     while todo:
-        new = users.get(todo.pop(), set()) - found
-        found |= new
+        driver = todo.pop()
+        new = users.get(driver, set()) - found.keys()
+        found |= dict.fromkeys(new, driver)
         todo += new
     return found
 
 
 @cache
 def present():
-    """Return whether each module is a driver, by the name that a table has for it."""
+    """Return what makes each module a driver, by the name that a table has for it; None: it is pure."""
     product = {module: path for module, path in modules().items() if module.startswith("headrace.")}
     drivers = drivers_of({module: run_time_imports(path) for module, path in product.items()}, module_of)
     found = {}
     for module, path in product.items():
         if path.name != "__init__.py":
-            found[module.removeprefix("headrace.")] = module in drivers
+            found[module.removeprefix("headrace.")] = drivers.get(module)
         elif module in drivers:  # what is in a package may do I/O, though its docstring does not
-            found[f"{module}.__init__".removeprefix("headrace.")] = True
+            found[f"{module}.__init__".removeprefix("headrace.")] = drivers[module]
     return found
 
 
@@ -72,14 +74,14 @@ def problems(found, drivers, pure):
     """Yield what the tables say otherwise than the source."""
     entries = {*drivers, *pure}
     used = set()
-    for name, is_driver in found.items():
+    for name, cause in found.items():
         entry = entry_of(name, entries)
         used.add(entry)
-        if is_driver and entry not in drivers:
-            yield f"{name} does I/O, or imports what does: make it pure, or list it in DRIVERS with a reason"
-        elif not is_driver and entry == name in drivers:
+        if cause and entry not in drivers:
+            yield f"{name} does I/O, as it imports {cause}: make it pure, or list it in DRIVERS with a reason"
+        elif not cause and entry == name in drivers:
             yield f"{name} is pure now: take it off DRIVERS"
-        elif not is_driver and entry in drivers:
+        elif not cause and entry in drivers:
             yield f"{name} is pure among drivers: protect it in PURE"
     for entry in sorted(entries):
         around = entry_of(entry.rpartition(".")[0], entries)
@@ -132,16 +134,16 @@ def test_a_promise_to_be_pure_is_read(docstring, expected):
 @pytest.mark.parametrize(
     ("found", "drivers", "pure", "expected"),
     [
-        ({"a.b": True}, {"a.b"}, set(), []),
-        ({"a.b": True, "a.c": False}, {"a"}, {"a.c"}, []),
-        ({"a.b": True, "a.c": True}, {"a"}, {"a.b"}, ["make it pure"]),
-        ({"a.b": True}, set(), set(), ["make it pure"]),
-        ({"a.b": False}, {"a.b"}, set(), ["take it off DRIVERS"]),
-        ({"a.b": True, "a.c": False}, {"a"}, set(), ["in PURE"]),
-        ({"a.b": True}, {"a.b", "a.c"}, set(), ["is gone"]),
-        ({"a.b": True, "a.c": True}, {"a", "a.b"}, set(), ["says the same as a"]),
-        ({"a.b": False}, set(), {"a.b"}, ["says the same as the rule"]),
-        ({"a.__init__": True, "a.b": False}, {"a.__init__"}, set(), []),
+        ({"a.b": "os"}, {"a.b"}, set(), []),
+        ({"a.b": "os", "a.c": None}, {"a"}, {"a.c"}, []),
+        ({"a.b": "os", "a.c": "os"}, {"a"}, {"a.b"}, ["make it pure"]),
+        ({"a.b": "os"}, set(), set(), ["make it pure"]),
+        ({"a.b": None}, {"a.b"}, set(), ["take it off DRIVERS"]),
+        ({"a.b": "os", "a.c": None}, {"a"}, set(), ["in PURE"]),
+        ({"a.b": "os"}, {"a.b", "a.c"}, set(), ["is gone"]),
+        ({"a.b": "os", "a.c": "os"}, {"a", "a.b"}, set(), ["says the same as a"]),
+        ({"a.b": None}, set(), {"a.b"}, ["says the same as the rule"]),
+        ({"a.__init__": "os", "a.b": None}, {"a.__init__"}, set(), []),
     ],
 )
 def test_what_the_tables_have_wrong_is_found(found, drivers, pure, expected):
