@@ -19,7 +19,7 @@ from collections.abc import Awaitable, Callable
 
 from headrace.model.tables import NOT_EXISTS, TableEntry
 from headrace.segmentstore.tables.entry_format import encode_entries
-from tests.simulation.worlds.segment_access import MemorySegmentAccess
+from tests.simulation.worlds.memory_segments import MemorySegments
 from tests.simulation.worlds.tables import tables_on
 
 VALUE = b"v" * 100
@@ -44,7 +44,7 @@ async def run(step: Step, count: int, at_once: int) -> float:
 
 
 async def bench(count: int, at_once: int, rounds: int) -> None:
-    access = MemorySegmentAccess()
+    access = MemorySegments()
     figures: dict[str, list[float]] = {}
     for number in range(rounds):
         tables, cold = tables_on(access), tables_on(access)

@@ -19,7 +19,7 @@ from headrace.segmentstore.tables.open_tables import OpenTables
 from headrace.segmentstore.tables.table_state import TableState
 from headrace.segmentstore.tables.tables import ContainerTables
 from tests.simulation.run_seeds import run_one
-from tests.simulation.worlds.queued_segments import QueuedSegmentAccess
+from tests.simulation.worlds.queued_segments import QueuedSegments
 
 
 @pytest.fixture(autouse=True)
@@ -150,7 +150,7 @@ def refuse_a_deleted_table_at_once(monkeypatch):
     async def flush(access):
         pass
 
-    monkeypatch.setattr(QueuedSegmentAccess, "flush", flush)
+    monkeypatch.setattr(QueuedSegments, "flush", flush)
 
 
 def compact_only_what_the_log_takes_in_one_piece(monkeypatch):

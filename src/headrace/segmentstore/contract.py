@@ -235,7 +235,7 @@ class ReadIndex(Protocol):
 # ------------------------------------------------------------------------------------------ for tables
 
 
-class SegmentAccess(Protocol):
+class ContainerSegments(Protocol):
     """The interface of a container for its table segments. All calls run on the container's loop."""
 
     async def check_owner(self) -> None:

@@ -31,7 +31,7 @@ from headrace.model.tables import NO_VERSION, NOT_EXISTS, TableEntry, TableKey
 from headrace.segmentstore.tables.config import TablesConfig, UnindexedConfig
 from tests.effort import examples
 from tests.simulation.workloads.joined_updates import join_update
-from tests.simulation.worlds.segment_access import MemorySegmentAccess
+from tests.simulation.worlds.memory_segments import MemorySegments
 from tests.simulation.worlds.tables import tables_on
 
 T = "scope/table"
@@ -100,7 +100,7 @@ class TablesAgainstTheirLog(RuleBasedStateMachine):
         self.loop = asyncio.new_event_loop()
         asyncio.set_event_loop(self.loop)
         self.calls = []
-        self.access = MemorySegmentAccess(auto_commit=False)
+        self.access = MemorySegments(auto_commit=False)
 
     @initialize()
     def create(self):

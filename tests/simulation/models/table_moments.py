@@ -14,7 +14,7 @@ from typing import Final
 
 from headrace.errors import OffsetMismatchError, SegmentError, TableKeyMissingError, TableKeyVersionError
 from headrace.model.tables import NO_VERSION, NOT_EXISTS, TableDelta, TableEntry, TableInfo, TableKey
-from tests.simulation.worlds.segment_access import Disk
+from tests.simulation.worlds.memory_segments import Disk
 
 ANY_LENGTH: Final = -1
 

@@ -51,8 +51,8 @@ from tests.simulation.reduction import ALL, Reduction
 from tests.simulation.replaced_constants import replaced
 from tests.simulation.workloads.draws import choose, weigh
 from tests.simulation.workloads.joined_updates import join_update
-from tests.simulation.worlds.queued_segments import QueuedSegmentAccess
-from tests.simulation.worlds.segment_access import Disk
+from tests.simulation.worlds.memory_segments import Disk
+from tests.simulation.worlds.queued_segments import QueuedSegments
 from tests.simulation.worlds.tables import tables_on
 
 STEPS: Final = 240
@@ -116,7 +116,7 @@ class Upheaval:
     def __init__(self, entropy: SeededEntropy, without: frozenset[str]) -> None:
         self.entropy = entropy
         self.moments = {name: TableMoments() for name in _NAMES}
-        self.access = QueuedSegmentAccess(self._on_durable)
+        self.access = QueuedSegments(self._on_durable)
         self.access.append_bytes_max = choose(entropy, (1 << 20, 1 << 20, 40))
         page_bytes_max = choose(entropy, (1, 60))
         compaction_bytes_max = choose(entropy, (25, 50, 70, 120))

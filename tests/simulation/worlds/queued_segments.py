@@ -26,13 +26,13 @@ from headrace.errors import (
 from headrace.model.attributes import AttributeUpdate
 from headrace.segmentstore.contract import ReadResult
 from headrace.segmentstore.state.segment_state import SegmentState
-from tests.simulation.worlds.segment_access import Decide, Disk, MemorySegmentAccess
+from tests.simulation.worlds.memory_segments import Decide, Disk, MemorySegments
 
 T = TypeVar("T")
 
 
-class QueuedSegmentAccess(MemorySegmentAccess):
-    """A ``SegmentAccess`` with a queue in front of it. ``on_durable`` is called for each durable change."""
+class QueuedSegments(MemorySegments):
+    """The same with a queue in front of it. ``on_durable`` is called for each durable change."""
 
     def __init__(self, on_durable: Callable[[SegmentState, Disk | None], None]) -> None:
         super().__init__(auto_commit=False)

@@ -188,7 +188,7 @@ class SegmentContainer:
     # -------------------------------------------------------------------------------------- look-up
 
     async def check_owner(self) -> None:
-        """See :meth:`SegmentAccess.check_owner`."""
+        """See :meth:`OwnershipTerm.check_owner`."""
         await self._term.check_owner()
 
     async def check_refusal(self) -> None:

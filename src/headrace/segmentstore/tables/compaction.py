@@ -12,7 +12,7 @@ from typing import Final
 from headrace.errors import EventTooLargeError, HeadraceError, NoSuchSegmentError
 from headrace.runtime.loop_budget import LoopBudget
 from headrace.runtime.supervisor import Supervisor
-from headrace.segmentstore.contract import SegmentAccess
+from headrace.segmentstore.contract import ContainerSegments
 from headrace.segmentstore.tables.compaction_plan import CompactionPiece, CompactionRound, is_compaction_due
 from headrace.segmentstore.tables.config import TablesConfig
 from headrace.segmentstore.tables.entry_format import encode_entries
@@ -37,7 +37,7 @@ class TableCompactor:
 
     def __init__(
         self,
-        access: SegmentAccess,
+        access: ContainerSegments,
         config: TablesConfig,
         is_exceeded: Callable[[OpenTable], bool],
         on_ended: Callable[[OpenTable], None],

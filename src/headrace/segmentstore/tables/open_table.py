@@ -8,7 +8,7 @@ from typing import Final
 
 from headrace.errors import DataCorruptionError, OffsetMismatchError, SegmentTruncatedError
 from headrace.runtime.loop_budget import LoopBudget
-from headrace.segmentstore.contract import SegmentAccess
+from headrace.segmentstore.contract import ContainerSegments
 from headrace.segmentstore.state.segment_state import SegmentState
 from headrace.segmentstore.tables.entry_format import ENTRY_HEADER_BYTES, decode_version
 from headrace.segmentstore.tables.index_access import TableIndex
@@ -34,7 +34,7 @@ class OpenTable:
 
     def __init__(
         self,
-        access: SegmentAccess,
+        access: ContainerSegments,
         segment: SegmentState,
         index: TableIndex,
         unindexed: UnindexedEntries,

@@ -19,7 +19,7 @@ from headrace.errors import (
     ThrottledError,
 )
 from headrace.model.attributes import TABLE_HASH_SEED
-from headrace.segmentstore.contract import SegmentAccess
+from headrace.segmentstore.contract import ContainerSegments
 from headrace.segmentstore.segment_names import is_internal
 from headrace.segmentstore.state.segment_state import SegmentState
 from headrace.segmentstore.tables.config import TablesConfig
@@ -39,7 +39,7 @@ class OpenTables:
 
     def __init__(
         self,
-        access: SegmentAccess,
+        access: ContainerSegments,
         indexes: TableIndexes,
         config: TablesConfig,
         on_opened: Callable[[OpenTable], None],

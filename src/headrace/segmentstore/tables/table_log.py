@@ -11,7 +11,7 @@ from typing import Final
 from headrace.errors import DataCorruptionError, StorageReadError
 from headrace.limits import KIB, MIB
 from headrace.runtime.loop_budget import LoopBudget
-from headrace.segmentstore.contract import SegmentAccess
+from headrace.segmentstore.contract import ContainerSegments
 from headrace.segmentstore.state.segment_state import SegmentState
 from headrace.segmentstore.tables.entry_format import LoggedEntry, NoEntryError, decode_entries
 
@@ -59,7 +59,7 @@ def plan_spans(wanted: Sequence[tuple[int, int]]) -> list[Span]:
 
 
 async def read_exactly(
-    access: SegmentAccess,
+    access: ContainerSegments,
     segment: SegmentState,
     offset: int,
     length: int,
@@ -95,7 +95,7 @@ async def read_exactly(
 
 
 async def scan_log(
-    access: SegmentAccess,
+    access: ContainerSegments,
     segment: SegmentState,
     start: int,
     end: int,

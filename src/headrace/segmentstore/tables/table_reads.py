@@ -8,7 +8,7 @@ from typing import Final
 from headrace.errors import AnswerTooLargeError, DataCorruptionError, SegmentTruncatedError
 from headrace.limits import TABLE_BATCH_BYTES_MAX, TABLE_ITEM_BYTES, TABLE_KEY_BYTES_MAX
 from headrace.model.tables import TableEntry
-from headrace.segmentstore.contract import SegmentAccess
+from headrace.segmentstore.contract import ContainerSegments
 from headrace.segmentstore.state.segment_state import SegmentState
 from headrace.segmentstore.tables.config import TablesConfig
 from headrace.segmentstore.tables.entry_format import ENTRY_HEADER_BYTES, decode_entry
@@ -34,7 +34,7 @@ _HEAD_BYTES: Final = ENTRY_HEADER_BYTES + TABLE_KEY_BYTES_MAX
 class TableReads:
     """Reads of keys that the caller knows. Answers what is durable."""
 
-    def __init__(self, access: SegmentAccess, config: TablesConfig, tables: OpenTables) -> None:
+    def __init__(self, access: ContainerSegments, config: TablesConfig, tables: OpenTables) -> None:
         self._access = access
         self._config = config
         self._tables = tables

@@ -33,7 +33,7 @@ from headrace.model.attributes import (
 from headrace.model.tables import NO_VERSION, TableEntry, TableInfo, TableKey
 from headrace.runtime.entropy import Entropy
 from headrace.runtime.supervisor import Supervisor
-from headrace.segmentstore.contract import SegmentAccess
+from headrace.segmentstore.contract import ContainerSegments
 from headrace.segmentstore.state.segment_state import SegmentState
 from headrace.segmentstore.tables.compaction import TableCompactor
 from headrace.segmentstore.tables.config import TablesConfig
@@ -80,7 +80,7 @@ class ContainerTables(TablePages):
 
     def __init__(
         self,
-        access: SegmentAccess,
+        access: ContainerSegments,
         indexes: TableIndexes,
         entropy: Entropy,
         config: TablesConfig | None = None,

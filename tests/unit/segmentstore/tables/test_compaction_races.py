@@ -7,7 +7,7 @@ import asyncio
 from headrace.model.tables import TableEntry, TableKey
 from headrace.segmentstore.tables.config import TablesConfig, UnindexedConfig
 from headrace.segmentstore.tables.table_log import SCAN_BYTES
-from tests.simulation.worlds.segment_access import MemorySegmentAccess
+from tests.simulation.worlds.memory_segments import MemorySegments
 from tests.simulation.worlds.tables import tables_on
 from tests.unit.segmentstore.tables.test_tables import T, entry, start, turns
 
@@ -17,7 +17,7 @@ async def test_compaction_is_not_taken_in_by_an_update_in_the_place_of_one_that_
     taken it, and another update of the same length takes its place and becomes durable at once: the end
     that compaction waits for is durable, but what it waited for is not.
     """
-    access = MemorySegmentAccess()
+    access = MemorySegments()
     config = TablesConfig(compaction_bytes_max=50)
     tables = tables_on(access, config)
     await tables.create(T)
@@ -48,7 +48,7 @@ async def test_compaction_is_not_taken_in_by_an_update_in_the_place_of_one_that_
 
 async def test_compaction_goes_on_while_the_log_lets_every_update_wait():
     """A throttled log: whenever compaction has read its part, the next update waits to be taken."""
-    access = MemorySegmentAccess()
+    access = MemorySegments()
     config = TablesConfig(compaction_bytes_max=50)
     tables = tables_on(access, config)
     await tables.create(T)
@@ -70,7 +70,7 @@ async def test_compaction_goes_on_while_the_log_lets_every_update_wait():
 
 async def test_compaction_does_not_move_what_an_index_round_has_replaced_meanwhile():
     """What superseded a candidate has left memory for the index before the candidate is moved."""
-    access = MemorySegmentAccess()
+    access = MemorySegments()
     config = TablesConfig(compaction_bytes_max=2 * SCAN_BYTES, unindexed=UnindexedConfig(entries_max=1))
     tables = tables_on(access, config)
     await tables.create(T)
@@ -104,7 +104,7 @@ async def test_compaction_does_not_move_what_an_index_round_has_replaced_meanwhi
 
 async def test_compaction_does_not_bring_back_what_was_removed_meanwhile():
     """Without an index nothing in memory remembers the removal of a key."""
-    access = MemorySegmentAccess()
+    access = MemorySegments()
     tables = tables_on(access, TablesConfig(compaction_bytes_max=2 * SCAN_BYTES))
     await tables.create(T)
     read, is_held, held = access.read, asyncio.Event(), asyncio.Event()

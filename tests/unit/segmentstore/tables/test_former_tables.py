@@ -11,7 +11,7 @@ from headrace.model.tables import TableKey
 from headrace.segmentstore.tables import table_log
 from headrace.segmentstore.tables.config import TablesConfig, UnindexedConfig
 from tests.simulation.worlds.memory_indexes import MemoryRoot
-from tests.simulation.worlds.segment_access import MemorySegmentAccess
+from tests.simulation.worlds.memory_segments import MemorySegments
 from tests.simulation.worlds.tables import tables_on
 from tests.unit.segmentstore.tables.test_index_rounds import filled, indexed
 from tests.unit.segmentstore.tables.test_tables import T, all_keys, entry, start, turns
@@ -19,7 +19,7 @@ from tests.unit.segmentstore.tables.test_tables import T, all_keys, entry, start
 
 async def test_a_table_is_not_opened_beside_an_index_round_of_its_former_object():
     """The rest of that round would overwrite what rounds of the new object have written."""
-    access = MemorySegmentAccess()
+    access = MemorySegments()
     tables = tables_on(access, indexed())
     await tables.create(T)
     held = access.indexes.hold_writes = asyncio.Event()
@@ -40,7 +40,7 @@ async def test_a_table_is_not_opened_beside_an_index_round_of_its_former_object(
 
 async def test_a_table_is_not_opened_beside_a_compaction_of_its_former_object():
     """It might truncate what the new object has not replayed yet."""
-    access = MemorySegmentAccess()
+    access = MemorySegments()
     tables = tables_on(access, TablesConfig(compaction_bytes_max=50))
     await tables.create(T)
     held = access.hold_reads = asyncio.Event()
@@ -59,7 +59,7 @@ async def test_a_table_is_not_opened_beside_a_compaction_of_its_former_object():
 
 async def test_a_first_index_is_not_overtaken_by_a_truncation_that_began_before_it():
     """A stop after its first step would leave an index that ends in front of the log."""
-    access = MemorySegmentAccess()
+    access = MemorySegments()
     access.indexes.keys_at_once = 1
     config = TablesConfig(compaction_bytes_max=50, unindexed=UnindexedConfig(entries_max=4))
     tables = tables_on(access, config)
@@ -96,7 +96,7 @@ async def test_a_first_index_is_not_overtaken_by_a_truncation_that_began_before_
 @pytest.mark.parametrize("steps", range(1, 9))
 async def test_a_stop_while_a_log_without_an_index_gets_one_loses_nothing(steps, monkeypatch):
     monkeypatch.setattr(table_log, "SCAN_BYTES", 100)
-    access = MemorySegmentAccess()
+    access = MemorySegments()
     tables = tables_on(access)
     await tables.create(T)
     await tables.update(T, [entry(f"k{n:02}", b"v") for n in range(40)])
@@ -125,7 +125,7 @@ async def test_a_stop_while_a_log_without_an_index_gets_one_loses_nothing(steps,
 
 async def test_keys_are_not_counted_by_what_a_void_table_believes():
     """As pages: see ``test_index_races``. An update comes in the place of a removal of the same size."""
-    access = MemorySegmentAccess()
+    access = MemorySegments()
     tables = tables_on(access, indexed(retry_s=1e6))
     await tables.create(T)
     access.indexes.fail_next = StorageWriteError("outcome unknown")
@@ -151,7 +151,7 @@ async def test_keys_are_not_counted_by_what_a_void_table_believes():
 
 
 async def test_a_table_is_not_deleted_as_empty_if_a_key_comes_while_it_is_counted():
-    access = MemorySegmentAccess()
+    access = MemorySegments()
     tables = await filled(access, indexed(entries_max=2), 2)
     writes = access.indexes.hold_writes = asyncio.Event()
     await tables.remove(T, [TableKey(b"k0"), TableKey(b"k1")])

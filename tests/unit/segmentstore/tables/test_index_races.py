@@ -14,7 +14,7 @@ from headrace.segmentstore.tables.index_note import IndexNote, encode_note
 from headrace.segmentstore.tables.locations import pack_location
 from headrace.segmentstore.tables.table_state import Batch
 from tests.simulation.worlds.memory_indexes import MemoryRoot
-from tests.simulation.worlds.segment_access import MemorySegmentAccess
+from tests.simulation.worlds.memory_segments import MemorySegments
 from tests.simulation.worlds.tables import tables_on
 from tests.unit.segmentstore.tables.test_index_rounds import filled, indexed
 from tests.unit.segmentstore.tables.test_tables import T, all_keys, entry, start, turns
@@ -34,7 +34,7 @@ async def with_copies(access):
 
 async def test_a_condition_does_not_fail_because_compaction_moves_its_entry_meanwhile():
     """Only the log has the version of a copy. While it is read, the copy is copied again and truncated."""
-    access = MemorySegmentAccess()
+    access = MemorySegments()
     tables, (version, _) = await with_copies(access)
     slow = access.hold_reads = asyncio.Event()
     judged = start(tables.update(T, [entry("a", b"new", version)]))
@@ -58,7 +58,7 @@ async def test_a_condition_does_not_wait_for_a_copy_that_the_log_refuses():
     """The version of ``a`` is read from the log, that of ``b`` comes with its copy in flight, which never
     comes to be.
     """
-    access = MemorySegmentAccess()
+    access = MemorySegments()
     tables, versions = await with_copies(access)
     table = await tables._tables.get(T)
     data, _ = encode_entries([entry("b", b"y" * 20, versions[1])], copies=True)
@@ -83,7 +83,7 @@ async def test_a_condition_does_not_wait_for_a_copy_that_the_log_refuses():
 
 async def test_an_index_that_leads_in_front_of_the_log_is_corruption():
     """Else a get would look again for ever, and the loop stand still."""
-    access = MemorySegmentAccess()
+    access = MemorySegments()
     tables = await filled(access, indexed(entries_max=1))
     await access.truncate(access.get_segment(T), 40)
     index = access.disks[T].index
@@ -107,7 +107,7 @@ async def test_a_page_does_not_show_what_a_void_table_believes():
     place, so the void table takes it for durable, and an iteration that waits for the root of the index
     would show it.
     """
-    access = MemorySegmentAccess()
+    access = MemorySegments()
     tables = tables_on(access, indexed(entries_max=1, retry_s=1e6))
     await tables.create(T)
     access.indexes.fail_next = StorageWriteError("outcome unknown")
@@ -140,7 +140,7 @@ async def test_a_log_of_dead_entries_alone_is_indexed_before_it_is_too_long():
     """A large update and its removal become durable at once, before there is an index: nothing is left to
     write to one, and all of the log is too much for it to lack. Updates would be refused for ever.
     """
-    access = MemorySegmentAccess(auto_commit=False)
+    access = MemorySegments(auto_commit=False)
     unindexed = UnindexedConfig(bytes_max=100, wait_s=1.0)
     tables = tables_on(access, TablesConfig(unindexed=unindexed, compaction_bytes_max=50))
     calls = [start(tables.create(T))]
@@ -162,7 +162,7 @@ async def test_a_log_of_dead_entries_alone_is_indexed_before_it_is_too_long():
 
 
 async def test_others_get_their_turn_while_keys_that_the_index_lacks_are_counted():
-    access = MemorySegmentAccess()
+    access = MemorySegments()
     tables = await filled(access, indexed(entries_max=10_000), 10_000)
     access.indexes.is_cold = False
     lookups = []

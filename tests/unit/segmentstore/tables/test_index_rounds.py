@@ -22,7 +22,7 @@ from headrace.model.tables import NOT_EXISTS, TableKey
 from headrace.segmentstore.tables.config import TablesConfig, UnindexedConfig
 from headrace.segmentstore.tables.index_note import IndexNote, encode_note
 from tests.simulation.worlds.memory_indexes import MemoryRoot
-from tests.simulation.worlds.segment_access import MemorySegmentAccess
+from tests.simulation.worlds.memory_segments import MemorySegments
 from tests.simulation.worlds.tables import tables_on
 from tests.unit.segmentstore.tables.test_tables import T, all_keys, entry, replayed, start, turns
 
@@ -34,7 +34,7 @@ def indexed(entries_max=1, bytes_max=1 << 30, wait_s=0.0, retry_s=0.0, **setting
 
 @pytest.fixture
 async def access():
-    return MemorySegmentAccess()
+    return MemorySegments()
 
 
 async def filled(access, config, count=10):

@@ -17,7 +17,7 @@ from headrace.limits import KIB, TABLE_VALUE_BYTES_MAX
 from headrace.model.tables import NOT_EXISTS, TableEntry, TableKey
 from headrace.segmentstore.tables.update_batch import UPDATE_BATCH_BYTES_MAX
 from tests.simulation.workloads.joined_updates import join_update
-from tests.simulation.worlds.segment_access import MemorySegmentAccess
+from tests.simulation.worlds.memory_segments import MemorySegments
 from tests.simulation.worlds.tables import tables_on
 
 T = "scope/table"
@@ -25,7 +25,7 @@ T = "scope/table"
 
 @pytest.fixture
 async def access():
-    return MemorySegmentAccess()
+    return MemorySegments()
 
 
 @pytest.fixture

@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 
 from headrace.errors import AnswerTooLargeError, DataCorruptionError, FencedOutError
-from tests.simulation.worlds.segment_access import MemorySegmentAccess
+from tests.simulation.worlds.memory_segments import MemorySegments
 from tests.simulation.worlds.tables import tables_on
 from tests.unit.segmentstore.tables.test_tables import T, entry, start, turns
 
 
 async def test_a_delta_over_damaged_storage_is_corruption_not_a_wrong_position(monkeypatch):
-    access = MemorySegmentAccess()
+    access = MemorySegments()
     tables = tables_on(access)
     await tables.create(T)
     await tables.update(T, [entry("first", b"value")])
@@ -29,7 +29,7 @@ async def test_a_delta_over_damaged_storage_is_corruption_not_a_wrong_position(m
 
 async def test_a_delta_that_may_have_no_byte_does_not_pass_for_its_end_because_of_a_removal():
     """An answer without entries means that there are none up to the end: whoever asks does not go on."""
-    access = MemorySegmentAccess()
+    access = MemorySegments()
     tables = tables_on(access)
     await tables.create(T)
     await tables.update(T, [entry("removed", b"value")])
@@ -44,7 +44,7 @@ async def test_a_delta_that_may_have_no_byte_does_not_pass_for_its_end_because_o
 
 async def test_a_condition_on_the_length_is_not_confirmed_before_that_length_is_durable():
     """An update without entries and a removal of an absent key are answered without a write."""
-    access = MemorySegmentAccess(auto_commit=False)
+    access = MemorySegments(auto_commit=False)
     tables = tables_on(access)
     created = start(tables.create(T))
     await turns()
@@ -66,7 +66,7 @@ async def test_a_condition_on_the_length_is_not_confirmed_before_that_length_is_
 
 async def test_an_empty_update_is_refused_by_who_is_not_the_owner_any_more():
     """As the removal of an absent key is: the condition may not hold with the owner that there is."""
-    access = MemorySegmentAccess()
+    access = MemorySegments()
     tables = tables_on(access)
     await tables.create(T)
     await tables.update(T, [entry("k", b"v")])

@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 
 from headrace.model.tables import TableEntry
-from tests.simulation.worlds.segment_access import MemorySegmentAccess
+from tests.simulation.worlds.memory_segments import MemorySegments
 from tests.simulation.worlds.tables import tables_on
 from tests.unit.segmentstore.tables.test_tables import T, entry, start, turns
 
 
 async def test_a_table_created_anew_is_not_missing_because_its_predecessor_is():
     """The rebuild of a deleted table fails; who asks for the new table of that name does not learn that."""
-    access = MemorySegmentAccess()
+    access = MemorySegments()
     access.read_bytes_max = 10
     tables = tables_on(access)
     await tables.create(T)
@@ -37,7 +37,7 @@ async def test_a_table_whose_last_caller_left_is_idle_once_its_update_is_durable
     """Nothing looks at the table again, so nothing takes the update into the index, and the table counts as
     used for ever: its index is never given up for others, its segment never leaves memory.
     """
-    access = MemorySegmentAccess(auto_commit=False)
+    access = MemorySegments(auto_commit=False)
     tables = tables_on(access)
     created = start(tables.create(T))
     await turns()
@@ -59,7 +59,7 @@ async def test_an_update_is_not_visible_because_that_of_a_table_forgotten_before
     again waits for that append, and is cancelled; the next one must wait as well. If it does not, its table
     takes the bytes of that append for its own, and shows what was never written.
     """
-    access = MemorySegmentAccess()
+    access = MemorySegments()
     tables = tables_on(access)
     await tables.create(T)
     first_turn = access.suspend_appends = asyncio.Event()
@@ -90,7 +90,7 @@ async def test_a_table_whose_appends_were_given_up_in_line_is_idle():
     """Two updates wait for the log, and both callers leave. The state that was built upon them is void, and
     nobody opens the table again; its segment could never leave memory.
     """
-    access = MemorySegmentAccess()
+    access = MemorySegments()
     tables = tables_on(access)
     await tables.create(T)
     access.suspend_appends = asyncio.Event()

@@ -28,7 +28,7 @@ from headrace.model.attributes import ATTRIBUTE_ID_LENGTH, ROLLOVER_SIZE, SEGMEN
 from headrace.model.tables import NOT_EXISTS, TableEntry, TableKey
 from headrace.segmentstore.tables.config import TablesConfig
 from headrace.segmentstore.tables.entry_format import encode_entries
-from tests.simulation.worlds.segment_access import MemorySegmentAccess
+from tests.simulation.worlds.memory_segments import MemorySegments
 from tests.simulation.worlds.tables import tables_on
 
 T = "scope/table"
@@ -36,7 +36,7 @@ T = "scope/table"
 
 @pytest.fixture
 async def access():
-    return MemorySegmentAccess()
+    return MemorySegments()
 
 
 @pytest.fixture
@@ -128,7 +128,7 @@ async def test_removing_an_absent_key_succeeds_and_writes_nothing(tables):
 
 
 async def test_removing_an_absent_key_is_refused_by_who_is_not_the_owner_any_more():
-    access = MemorySegmentAccess()
+    access = MemorySegments()
     tables = tables_on(access)
     await tables.create(T)
     await tables.update(T, [entry("a")])
@@ -884,7 +884,7 @@ def small(**settings):
 
 async def replayed(access, name=T):
     """What a new owner would find."""
-    successor = tables_on(MemorySegmentAccess(access.disks), TablesConfig(compaction_bytes_max=1 << 40))
+    successor = tables_on(MemorySegments(access.disks), TablesConfig(compaction_bytes_max=1 << 40))
     keys = [item.key for item in (await successor.keys(name, b"", 10_000))[0]]
     found = await successor.get(name, keys)
     await successor.close()

@@ -1,8 +1,8 @@
 """Segments in memory whose appends become durable when the test says so, for what is built on
-``SegmentAccess``.
+``ContainerSegments``.
 
-Fault model: whatever was accepted and not made durable with :meth:`MemorySegmentAccess.commit` is gone
-after :meth:`~MemorySegmentAccess.crash`; the next append can be refused; a read returns only part of what
+Fault model: whatever was accepted and not made durable with :meth:`MemorySegments.commit` is gone
+after :meth:`~MemorySegments.crash`; the next append can be refused; a read returns only part of what
 was asked for.
 """
 
@@ -60,8 +60,8 @@ class Disk:
     index: StoredIndex = field(default_factory=StoredIndex)
 
 
-class MemorySegmentAccess:
-    """A ``SegmentAccess`` over byte arrays. Durable truth lives in ``disks`` and survives :meth:`crash`."""
+class MemorySegments:
+    """:class:`ContainerSegments` over byte arrays. What is durable, in ``disks``, survives :meth:`crash`."""
 
     def __init__(self, disks: dict[str, Disk] | None = None, *, auto_commit: bool = True) -> None:
         self.disks = {} if disks is None else disks
@@ -113,14 +113,14 @@ class MemorySegmentAccess:
         """Return the appends to a segment that are accepted and not durable, oldest first."""
         return [operation.data for operation in self._operations if operation.segment is segment]
 
-    def crash(self) -> MemorySegmentAccess:
+    def crash(self) -> MemorySegments:
         """Lose what is not durable, fail all waiting callers; return the access after recovery."""
         self._offline = self.indexes.is_offline = True
         for future in [operation.done for operation in self._operations] + self._waiting:
             if not future.done():
                 future.set_exception(ContainerOfflineError("crashed"))
                 future.exception()  # mark it as retrieved: perhaps no caller waits
-        return MemorySegmentAccess(self.disks, auto_commit=self.auto_commit)
+        return MemorySegments(self.disks, auto_commit=self.auto_commit)
 
     def evict(self, name: str) -> None:
         """Forget a segment's state, as a container does with idle ones; it is activated as another object."""
@@ -131,7 +131,7 @@ class MemorySegmentAccess:
     def seal(self, name: str) -> None:
         self.disks[name].sealed = self._segments[name].sealed = self._segments[name].accepted_sealed = True
 
-    # ---- SegmentAccess
+    # ---- ContainerSegments
 
     async def check_owner(self) -> None:
         if self.fenced:
