@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from headrace.segmentstore.container.segment_merges import SegmentMerges
+from headrace.segmentstore.container.container import SegmentContainer
 from headrace.segmentstore.durablelog.durable_apply import DurableApply
 from headrace.segmentstore.readindex.read_index import ContainerReadIndex
 from headrace.testing.failures import SimulationError
@@ -57,12 +57,12 @@ def test_a_byte_that_changes_in_the_cache_is_convicted(monkeypatch):
 
 
 def test_a_merge_that_forgets_its_updates_is_convicted(monkeypatch):
-    honest = SegmentMerges.merge
+    honest = SegmentContainer.merge
 
-    async def forget(merges, target, source_name, updates=()):
-        return await honest(merges, target, source_name, ())
+    async def forget(container, target, source_name, updates=()):
+        return await honest(container, target, source_name, ())
 
-    monkeypatch.setattr(SegmentMerges, "merge", forget)
+    monkeypatch.setattr(SegmentContainer, "merge", forget)
     assert isinstance(first_failure()[1], SimulationError)
 
 

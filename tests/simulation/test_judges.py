@@ -177,21 +177,21 @@ def merge_twice(monkeypatch):
 
 
 def merge_a_batch_in_any_order(monkeypatch):
-    honest = SegmentMerges.merge_batch
+    honest = SegmentContainer.merge_batch
 
-    async def merge_batch(merges, target, source_names):
-        return (await honest(merges, target, source_names[::-1]))[::-1]
+    async def merge_batch(container, target, source_names):
+        return (await honest(container, target, source_names[::-1]))[::-1]
 
-    monkeypatch.setattr(SegmentMerges, "merge_batch", merge_batch)
+    monkeypatch.setattr(SegmentContainer, "merge_batch", merge_batch)
 
 
 def leave_updates_of_a_merge_out(monkeypatch):
-    honest = SegmentMerges.merge
+    honest = SegmentContainer.merge
 
-    async def merge(merges, target, source_name, updates=()):
-        return await honest(merges, target, source_name)
+    async def merge(container, target, source_name, updates=()):
+        return await honest(container, target, source_name)
 
-    monkeypatch.setattr(SegmentMerges, "merge", merge)
+    monkeypatch.setattr(SegmentContainer, "merge", merge)
 
 
 def forget_the_conditions_of_a_table(monkeypatch):

@@ -51,22 +51,22 @@ class SegmentAccess(Protocol):
     """
 
     async def create_segment(
-        self, segment: str, *, scale_type: int = 0, target_rate: int = 0, rollover_bytes: int = 0
+        self, segment: str, /, *, scale_type: int = 0, target_rate: int = 0, rollover_bytes: int = 0
     ) -> None:
         """Raises SegmentExistsError."""
 
-    async def delete_segment(self, segment: str) -> None: ...
+    async def delete_segment(self, segment: str, /) -> None: ...
 
-    async def seal_segment(self, segment: str) -> int:
+    async def seal_segment(self, segment: str, /) -> int:
         """Seal and return the final length. Raises SegmentSealedError if it was sealed already."""
 
-    async def truncate_segment(self, segment: str, offset: int) -> None:
+    async def truncate_segment(self, segment: str, /, offset: int) -> None:
         """Raises SegmentTruncatedError if ``offset`` is not between start offset and length."""
 
-    async def update_policy(self, segment: str, scale_type: int, target_rate: int) -> None:
+    async def update_policy(self, segment: str, /, scale_type: int, target_rate: int) -> None:
         """Raises SegmentSealedError."""
 
-    async def segment_info(self, segment: str) -> SegmentFacts: ...
+    async def segment_info(self, segment: str, /) -> SegmentFacts: ...
 
     async def segment_infos(self, segments: Sequence[str]) -> Sequence[SegmentFacts | None]:
         """Return what is known of up to ``BULK_NAMES_MAX`` segments, in their order; None: there is none."""
@@ -85,6 +85,7 @@ class SegmentAccess(Protocol):
     async def append(
         self,
         segment: str,
+        /,
         data: bytes | bytearray | memoryview,
         updates: Sequence[AttributeUpdate] = (),
         expected_offset: int = -1,
@@ -94,7 +95,7 @@ class SegmentAccess(Protocol):
         Raises SegmentSealedError, OffsetMismatchError, AttributeMismatchError.
         """
 
-    async def read(self, segment: str, offset: int, length_max: int, *, wait: bool) -> SegmentRead:
+    async def read(self, segment: str, /, offset: int, length_max: int, *, wait: bool) -> SegmentRead:
         """Read up to ``length_max`` bytes; with ``wait``, wait for an append at the tail (until cancelled).
 
         Raises SegmentTruncatedError, SegmentSealedError (sealed while waiting).
@@ -109,19 +110,19 @@ class SegmentAccess(Protocol):
         Raises NoSuchSegmentError and SegmentSealedError for the target only.
         """
 
-    async def get_attribute(self, segment: str, attribute_id: bytes) -> int:
+    async def get_attribute(self, segment: str, /, attribute_id: bytes) -> int:
         """Return the value, or ATTRIBUTE_NULL if it is not set."""
 
-    async def update_attribute(self, segment: str, attribute_id: bytes, value: int, expected: int) -> bool:
+    async def update_attribute(self, segment: str, /, attribute_id: bytes, value: int, expected: int) -> bool:
         """Set ``value`` if the attribute is ``expected``, and return that. Raises SegmentSealedError."""
 
     # ---- tables. An item takes ``TABLE_ITEM_BYTES`` more than its key and value. An answer is bounded by
     # ``bytes_max``; AnswerTooLargeError: one item, or all that were asked for, exceed it.
 
-    async def create_table(self, segment: str, *, key_length: int = 0, rollover_bytes: int = 0) -> None:
+    async def create_table(self, segment: str, /, *, key_length: int = 0, rollover_bytes: int = 0) -> None:
         """Create a table: hash (``key_length`` 0) or fixed key. Raises SegmentExistsError."""
 
-    async def delete_table(self, segment: str, *, must_be_empty: bool) -> None:
+    async def delete_table(self, segment: str, /, *, must_be_empty: bool) -> None:
         """Raises TableNotEmptyError, UnsupportedError."""
 
     async def table_info(self, segment: str, /) -> TableInfo: ...

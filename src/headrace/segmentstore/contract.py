@@ -252,7 +252,7 @@ class ContainerSegments(Protocol):
     def find_segment(self, name: str) -> SegmentState | None:
         """Return the live segment of that name, or None, also if it is inactive."""
 
-    async def resolve(self, name: str) -> SegmentState:
+    async def resolve(self, name: str, /) -> SegmentState:
         """Return the live segment of that name, activating it if inactive, or raise NoSuchSegmentError."""
 
     async def create(self, name: str, attributes: dict[bytes, int]) -> SegmentState:
@@ -261,6 +261,7 @@ class ContainerSegments(Protocol):
     async def append(
         self,
         segment: SegmentState,
+        /,
         data: bytes | bytearray | memoryview,
         updates: Sequence[AttributeUpdate] = (),
         expected_offset: int = -1,
@@ -274,6 +275,6 @@ class ContainerSegments(Protocol):
     def read_nowait(self, segment: SegmentState, offset: int, length_max: int) -> ReadResult | None:
         """Return what can be read without waiting, or None."""
 
-    async def truncate(self, segment: SegmentState, offset: int) -> None: ...
+    async def truncate(self, segment: SegmentState, /, offset: int) -> None: ...
 
     async def delete(self, segment: SegmentState) -> None: ...

@@ -7,8 +7,8 @@ of the protocol; only this module looks containers up and distinguishes streams 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Callable, Coroutine, Sequence
+from contextlib import suppress
 from functools import wraps
 from typing import Any, Concatenate, Final, ParamSpec, TypeVar
 
@@ -65,6 +65,49 @@ def _of_tables(
     return ask
 
 
+def _of_stream(
+    verb: Callable[Concatenate[SegmentContainer, SegmentState, P], Coroutine[Any, Any, R]],
+    doubted: type[RequestError] | tuple[()] = (),
+) -> Callable[Concatenate[SegmentStore, str, P], Coroutine[Any, Any, R]]:
+    """Return the verb of the store that asks the segment's container about a stream's segment, and confirms
+    ``doubted`` refusals; in any case that there is no such segment.
+    """
+
+    @wraps(verb)
+    async def ask(self: SegmentStore, segment: str, /, *args: P.args, **options: P.kwargs) -> R:
+        async with self._owning(segment, doubted):
+            container, state = await self._stream_segment(segment)
+            return await verb(container, state, *args, **options)
+
+    return ask
+
+
+class _Owning:
+    """A block with a container, that passes a ``doubted`` refusal on only from the owner, and only once its
+    reason is durable.
+
+    Many callers take it for success that a segment exists, is sealed or is removed, and give up when a source
+    is truncated or a value too large. A refusal needs no write: a former owner could send it from outdated
+    state, and the owner because of a request that is not durable and that a crash may undo.
+
+    Raises:
+        FencedOutError, ContainerOfflineError: instead of such a refusal.
+    """
+
+    __slots__ = ("_container", "_doubted")
+
+    def __init__(self, container: SegmentContainer, doubted: type[RequestError] | tuple[()]) -> None:
+        self._container = container
+        self._doubted = doubted
+
+    async def __aenter__(self) -> SegmentContainer:
+        return self._container
+
+    async def __aexit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, self._doubted):
+            await self._container.check_refusal()
+
+
 class SegmentStore:
     """All segments that this process owns. Every method runs on the store's loop."""
 
@@ -84,34 +127,18 @@ class SegmentStore:
             raise NoSuchSegmentError(name)
         return self._registry.get(name)
 
-    @asynccontextmanager
-    async def _owning(
-        self, name: str, doubted: type[RequestError] = RequestError
-    ) -> AsyncIterator[SegmentContainer]:
-        """Yield the container of a segment; pass a ``doubted`` refusal on only from the owner, and only once
-        its reason is durable. For calls that only read, ``NoSuchSegmentError`` is ``doubted``: their callers
-        may give up for good.
-
-        Many callers take it for success that a segment exists, is sealed or is removed, and give up when a
-        source is truncated or a value too large. A refusal needs no write: a former owner could send it from
-        outdated state, and the owner because of a request that is not durable and that a crash may undo.
-
-        Raises:
-            FencedOutError, ContainerOfflineError: instead of such a refusal.
+    def _owning(self, name: str, doubted: type[RequestError] | tuple[()] = RequestError) -> _Owning:
+        """Return :class:`_Owning` of the container of a segment. For calls that only read,
+        ``NoSuchSegmentError`` is ``doubted``: their callers may give up for good.
         """
-        container = self._container(name)
-        try:
-            yield container
-        except doubted:
-            await container.check_refusal()
-            raise
+        return _Owning(self._container(name), doubted)
 
     async def _segment(self, name: str) -> tuple[SegmentContainer, SegmentState]:
         """Return a live segment with its container. Also callers that only read may give up for good.
 
         Raises:
             NoSuchSegmentError: there is none, durably.
-            FencedOutError, ContainerOfflineError: as :meth:`_owning`.
+            FencedOutError, ContainerOfflineError: as :class:`_Owning`.
         """
         async with self._owning(name, NoSuchSegmentError) as container:
             return container, await container.resolve(name)
@@ -119,6 +146,17 @@ class SegmentStore:
     async def _stream_segment(self, name: str) -> tuple[SegmentContainer, SegmentState]:
         container, state = await self._segment(name)
         check_stream(state)
+        return container, state
+
+    def _find_stream(self, name: str) -> tuple[SegmentContainer, SegmentState | None]:
+        """Return a segment's container, and the segment if that takes no waiting."""
+        container = self._container(name)
+        try:
+            state = container.find_nowait(name)
+        except NoSuchSegmentError:
+            return container, None  # that may not be durable
+        if state is not None:
+            check_stream(state)
         return container, state
 
     # -------------------------------------------------------------------------------------- segments
@@ -159,17 +197,8 @@ class SegmentStore:
         async with self._owning(segment, NoSuchSegmentError) as container:
             return await container.read_info(segment)
 
-    async def seal_segment(self, segment: str) -> int:
-        """Seal and return the final length. Raises SegmentSealedError if it was sealed already."""
-        async with self._owning(segment):
-            container, state = await self._stream_segment(segment)
-            return await container.seal(state)
-
-    async def truncate_segment(self, segment: str, offset: int) -> None:
-        """Drop the head. Raises SegmentTruncatedError outside [start, length], NoSuchSegmentError."""
-        async with self._owning(segment):
-            container, state = await self._stream_segment(segment)
-            await container.truncate(state, offset)
+    seal_segment = _of_stream(SegmentContainer.seal, RequestError)
+    truncate_segment = _of_stream(SegmentContainer.truncate, RequestError)
 
     async def purge(self, segments: Sequence[str]) -> None:
         """Make unreadable, on every disk, what these segments have lost by truncation, and what was deleted
@@ -333,22 +362,13 @@ class SegmentStore:
 
     # -------------------------------------------------------------------------------------- bytes
 
-    async def read(self, segment: str, offset: int, length_max: int, *, wait: bool) -> ReadResult:
-        """Read up to ``length_max`` bytes; see :meth:`ReadIndex.read`."""
-        container, state = await self._stream_segment(segment)
-        return await container.read(state, offset, length_max, wait=wait)
+    read = _of_stream(SegmentContainer.read)
+    append = _of_stream(SegmentContainer.append)
 
     def read_nowait(self, segment: str, offset: int, length_max: int) -> ReadResult | None:
         """Answer from memory at once, or None."""
-        container = self._container(segment)
-        try:
-            state = container.find_nowait(segment)
-        except NoSuchSegmentError:
-            return None  # that may not be durable
-        if state is None:
-            return None
-        check_stream(state)
-        return container.read_nowait(state, offset, length_max)
+        container, state = self._find_stream(segment)
+        return None if state is None else container.read_nowait(state, offset, length_max)
 
     def is_at_tail(self, segment: str, offset: int) -> bool | None:
         """Return whether a read there waits for an append; None while the segment is inactive.
@@ -361,32 +381,14 @@ class SegmentStore:
             return False
         return None if state is None else offset >= state.durable_length and not state.sealed
 
-    async def append(
-        self,
-        segment: str,
-        data: bytes | bytearray | memoryview,
-        updates: Sequence[AttributeUpdate] = (),
-        expected_offset: int = -1,
-    ) -> int:
-        """Append outside of any writer's history; return the offset at which ``data`` begins."""
-        container, state = await self._stream_segment(segment)
-        return await container.append(state, data, updates, expected_offset)
-
     def append_target(self, segment: str) -> AppendTarget | None:
         """The append target of a segment; None if that takes :meth:`open_target`.
 
         Raises:
             ContainerOfflineError.
         """
-        container = self._container(segment)
-        try:
-            state = container.find_nowait(segment)
-        except NoSuchSegmentError:
-            return None  # that may not be durable
-        if state is None:
-            return None
-        check_stream(state)
-        return container.target_of(state)
+        container, state = self._find_stream(segment)
+        return None if state is None else container.target_of(state)
 
     async def open_target(self, segment: str) -> AppendTarget:
         """The append target of a segment that may be inactive.
@@ -406,6 +408,7 @@ class SegmentStore:
             await container.tables.create(segment, key_length, rollover_bytes)
 
     async def delete_table(self, segment: str, *, must_be_empty: bool) -> None:
+        """See :meth:`ContainerTables.delete`."""
         async with self._owning(segment) as container:
             await container.tables.delete(segment, must_be_empty)
 

@@ -6,9 +6,10 @@ every read goes through the read index; the storage writer stores bytes in the b
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
-from typing import Any
+from functools import wraps
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from headrace.errors import (
     ClosedError,
@@ -17,7 +18,6 @@ from headrace.errors import (
     NoSuchSegmentError,
 )
 from headrace.model import attributes as attr
-from headrace.model.attributes import AttributeUpdate
 from headrace.segmentstore.attributes.segment_index import IndexStorage
 from headrace.segmentstore.attributes.segment_indexes import SegmentIndexes
 from headrace.segmentstore.container.append_target import AppendTarget
@@ -32,17 +32,40 @@ from headrace.segmentstore.container.segment_directory import SegmentDirectory
 from headrace.segmentstore.container.segment_merges import SegmentMerges
 from headrace.segmentstore.container.segment_statistics import SegmentStatistics, count_segments
 from headrace.segmentstore.container.tiers import ContainerTiers
-from headrace.segmentstore.contract import ReadResult, SegmentInfo
+from headrace.segmentstore.contract import ReadResult
 from headrace.segmentstore.durablelog.durable_log import DurableLog
-from headrace.segmentstore.operations.catalogue import Buffer
 from headrace.segmentstore.state import transitions
 from headrace.segmentstore.state.container_state import ContainerState
 from headrace.segmentstore.state.segment_state import SegmentState
 from headrace.segmentstore.tables.tables import ContainerTables, new_seed
 
+P = ParamSpec("P")
+R = TypeVar("R")
+Part = TypeVar("Part")
+About = TypeVar("About", bound=str | SegmentState)
+
+
+def _of(
+    part: Callable[[SegmentContainer], Part],
+    verb: Callable[Concatenate[Part, About, P], Coroutine[Any, Any, R]],
+) -> Callable[Concatenate[SegmentContainer, About, P], Coroutine[Any, Any, R]]:
+    """Return the verb of a part as one of the container, which raises ContainerOfflineError while offline."""
+
+    @wraps(verb)
+    async def ask(self: SegmentContainer, segment: About, /, *args: P.args, **options: P.kwargs) -> R:
+        if not self._term.online:
+            self._term.check_online(segment if isinstance(segment, str) else segment.name)
+        return await verb(part(self), segment, *args, **options)
+
+    return ask
+
 
 class SegmentContainer:
     """One container of one segment store process."""
+
+    _directory: SegmentDirectory
+    _changes: SegmentChanges
+    _merges: SegmentMerges
 
     def __init__(
         self,
@@ -210,20 +233,9 @@ class SegmentContainer:
         self._term.check_online()
         return self._directory.find_nowait(name)
 
-    async def resolve(self, name: str) -> SegmentState:
-        """See :meth:`SegmentDirectory.resolve`."""
-        self._term.check_online(name)
-        return await self._directory.resolve(name)
-
-    async def read_info(self, name: str) -> SegmentInfo:
-        """Durable facts about a live segment; an inactive one is not activated."""
-        self._term.check_online()
-        return await self._directory.read_info(name)
-
-    async def read_attribute(self, name: str, attribute_id: bytes) -> int:
-        """The durable value of a live segment's attribute, or ATTRIBUTE_NULL. Raises as :meth:`resolve`."""
-        self._term.check_online()
-        return await self._directory.read_attribute(name, attribute_id)
+    resolve = _of(lambda self: self._directory, SegmentDirectory.resolve)
+    read_info = _of(lambda self: self._directory, SegmentDirectory.read_info)
+    read_attribute = _of(lambda self: self._directory, SegmentDirectory.read_attribute)
 
     def append_target(self, name: str) -> AppendTarget | None:
         """The append target of one segment; None if that takes :meth:`resolve`.
@@ -269,36 +281,12 @@ class SegmentContainer:
 
     # -------------------------------------------------------------------------------------- change
 
-    async def append(
-        self,
-        segment: SegmentState,
-        data: Buffer,
-        updates: Sequence[AttributeUpdate] = (),
-        expected_offset: int = -1,
-    ) -> int:
-        """Append atomically; return the offset at which ``data`` begins, once it is durable.
-
-        ``data`` must not change until then. Raises as :func:`transitions.propose_append`.
-        """
-        self._term.check_online(segment.name)
-        return await self._changes.append(segment, data, updates, expected_offset)
-
-    async def update_attributes(self, segment: SegmentState, updates: Sequence[AttributeUpdate]) -> None:
-        """Apply all updates or none. Raises SegmentSealedError, AttributeMismatchError,
-        NoSuchSegmentError.
-        """
-        self._term.check_online(segment.name)
-        await self._changes.update_attributes(segment, updates)
-
-    async def seal(self, segment: SegmentState) -> int:
-        """Seal; return the final length. Raises SegmentSealedError if it is sealed (durably) already."""
-        self._term.check_online(segment.name)
-        return await self._changes.seal(segment)
-
-    async def truncate(self, segment: SegmentState, offset: int) -> None:
-        """Drop everything below ``offset``. Raises SegmentTruncatedError outside [start, length]."""
-        self._term.check_online(segment.name)
-        await self._changes.truncate(segment, offset)
+    append = _of(lambda self: self._changes, SegmentChanges.append)
+    update_attributes = _of(lambda self: self._changes, SegmentChanges.update_attributes)
+    seal = _of(lambda self: self._changes, SegmentChanges.seal)
+    truncate = _of(lambda self: self._changes, SegmentChanges.truncate)
+    merge = _of(lambda self: self._merges, SegmentMerges.merge)
+    merge_batch = _of(lambda self: self._merges, SegmentMerges.merge_batch)
 
     async def purge(self, names: Sequence[str]) -> None:
         """Make what was truncated or deleted before this unreadable: in the log, and, of the live segments
@@ -312,32 +300,6 @@ class SegmentContainer:
             with suppress(NoSuchSegmentError):
                 stored.append((await self.resolve(name)).storage_name)
         await purge.run(stored)
-
-    # -------------------------------------------------------------------------------------- merge
-
-    async def merge(
-        self, target: SegmentState, source_name: str, updates: Sequence[AttributeUpdate] = ()
-    ) -> int:
-        """Append the whole content of a source to ``target``, atomically, and remove the source.
-
-        Returns the length of the target right after. A source that was merged before counts as merged.
-
-        Raises:
-            NoSuchSegmentError: the source is unknown (or the target is gone).
-            SegmentSealedError: the target is sealed.
-            AttributeMismatchError: a condition on the target does not hold; nothing was merged.
-        """
-        self._term.check_online()
-        return await self._merges.merge(target, source_name, updates)
-
-    async def merge_batch(self, target: SegmentState, source_names: Sequence[str]) -> list[int]:
-        """Merge sources in this order, many in flight at once; a source that does not exist is skipped.
-
-        Returns the length of the target after each. Raises as :meth:`merge`, for the target only. A source
-        that cannot be merged refuses those in flight with it; sources merged before stay merged.
-        """
-        self._term.check_online()
-        return await self._merges.merge_batch(target, source_names)
 
     # -------------------------------------------------------------------------------------- read
 

@@ -28,9 +28,16 @@ class SegmentChanges:
         self._values = values
 
     async def append(
-        self, segment: SegmentState, data: Buffer, updates: Sequence[AttributeUpdate], expected_offset: int
+        self,
+        segment: SegmentState,
+        data: Buffer,
+        updates: Sequence[AttributeUpdate] = (),
+        expected_offset: int = -1,
     ) -> int:
-        """See :meth:`SegmentContainer.append`."""
+        """Append atomically; return the offset at which ``data`` begins, once it is durable.
+
+        ``data`` must not change until then. Raises as :func:`transitions.propose_append`.
+        """
 
         def propose(sequence: int) -> ops.Append:
             return transitions.propose_append(segment, sequence, data, updates, expected_offset)
@@ -40,7 +47,9 @@ class SegmentChanges:
         return offset
 
     async def update_attributes(self, segment: SegmentState, updates: Sequence[AttributeUpdate]) -> None:
-        """See :meth:`SegmentContainer.update_attributes`."""
+        """Apply all updates or none. Raises SegmentSealedError, AttributeMismatchError,
+        NoSuchSegmentError.
+        """
 
         def propose(sequence: int) -> ops.UpdateAttributes:
             return transitions.propose_update(segment, sequence, updates)
@@ -48,7 +57,7 @@ class SegmentChanges:
         await self._submit(segment, propose, 0, updates)
 
     async def seal(self, segment: SegmentState) -> int:
-        """See :meth:`SegmentContainer.seal`."""
+        """Seal; return the final length. Raises SegmentSealedError if it is sealed (durably) already."""
         try:
             ticket = await self._submit(segment, partial(transitions.propose_seal, segment))
         except SegmentSealedError:
@@ -61,7 +70,7 @@ class SegmentChanges:
         return length
 
     async def truncate(self, segment: SegmentState, offset: int) -> None:
-        """See :meth:`SegmentContainer.truncate`."""
+        """Drop everything below ``offset``. Raises SegmentTruncatedError outside [start, length]."""
 
         def propose(sequence: int) -> ops.Truncate:
             return transitions.propose_truncate(segment, sequence, offset)
@@ -69,7 +78,7 @@ class SegmentChanges:
         await self._submit(segment, propose)
 
     async def delete(self, segment: SegmentState) -> None:
-        """See :meth:`SegmentContainer.delete`."""
+        """Raises NoSuchSegmentError if it is retired already."""
         await self._submit(segment, partial(transitions.propose_delete, segment), deletes=True)
 
     async def _submit(

@@ -75,7 +75,15 @@ class SegmentMerges:
     async def merge(
         self, target: SegmentState, source_name: str, updates: Sequence[AttributeUpdate] = ()
     ) -> int:
-        """See :meth:`SegmentContainer.merge`."""
+        """Append the whole content of a source to ``target``, atomically, and remove the source.
+
+        Returns the length of the target right after. A source that was merged before counts as merged.
+
+        Raises:
+            NoSuchSegmentError: the source is unknown (or the target is gone).
+            SegmentSealedError: the target is sealed.
+            AttributeMismatchError: a condition on the target does not hold; nothing was merged.
+        """
         with ExitStack() as held:
             held.enter_context(target.held())
             [source] = await self._find_sources(target, [source_name], held)
@@ -84,7 +92,11 @@ class SegmentMerges:
             return target.durable_length if extent is None else extent[1]
 
     async def merge_batch(self, target: SegmentState, source_names: Sequence[str]) -> list[int]:
-        """See :meth:`SegmentContainer.merge_batch`."""
+        """Merge sources in this order, many in flight at once; a source that does not exist is skipped.
+
+        Returns the length of the target after each. Raises as :meth:`merge`, for the target only. A source
+        that cannot be merged refuses those in flight with it; sources merged before stay merged.
+        """
         check_count(source_names)
         extents: list[Extent] = []
         with target.held():

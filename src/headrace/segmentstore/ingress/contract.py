@@ -18,9 +18,9 @@ class StoreFacade(SegmentAccess, Protocol):
     async def create_transient_segment(self, parent: str, writer_id: bytes) -> str:
         """Return the name that was made."""
 
-    async def segment_info(self, segment: str) -> SegmentInfo: ...
+    async def segment_info(self, segment: str, /) -> SegmentInfo: ...
 
-    async def read(self, segment: str, offset: int, length_max: int, *, wait: bool) -> ReadResult:
+    async def read(self, segment: str, /, offset: int, length_max: int, *, wait: bool) -> ReadResult:
         """Without ``wait``, wait for storage only: a read at the tail is answered with nothing."""
 
     def read_nowait(self, segment: str, offset: int, length_max: int) -> ReadResult | None:

@@ -141,6 +141,7 @@ class ContainerTables(TablePages):
         self._tables.drop(segment)
 
     async def info(self, segment: str) -> TableInfo:
+        """Count what is durable. Raises NoSuchSegmentError."""
         while True:
             table = await self._tables.get(segment)
             counted = await table.count()
