@@ -6,7 +6,7 @@ from headrace.errors import SegmentTruncatedError
 from headrace.segmentstore.container.container import SegmentContainer
 from headrace.segmentstore.segment_names import storage_table_name
 from headrace.segmentstore.tables.entry_format import REMOVAL
-from headrace.segmentstore.tables.table_log import scan_log
+from headrace.segmentstore.tables.log import scan_log
 
 
 async def storage_rows_of(container: SegmentContainer) -> dict[str, bytes]:

@@ -22,7 +22,7 @@ from headrace.segmentstore.readindex.storage_fetches import StorageFetches
 from headrace.segmentstore.storagewriter.config import StorageWriterConfig
 from headrace.segmentstore.storagewriter.flushing import Flushing
 from headrace.segmentstore.store import SegmentStore
-from headrace.segmentstore.tables.table_state import TableState
+from headrace.segmentstore.tables.state import TableState
 from headrace.testing.loop_time import MillisecondTime
 from headrace.testing.simulation import simulate
 from headrace.wal.memory import MemoryWal

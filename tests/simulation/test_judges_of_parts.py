@@ -16,7 +16,7 @@ from headrace.segmentstore.tables.compaction import TableCompactor
 from headrace.segmentstore.tables.compaction_plan import CompactionPiece
 from headrace.segmentstore.tables.open_table import OpenTable
 from headrace.segmentstore.tables.open_tables import OpenTables
-from headrace.segmentstore.tables.table_state import TableState
+from headrace.segmentstore.tables.state import TableState
 from headrace.segmentstore.tables.tables import ContainerTables
 from tests.simulation.run_seeds import run_one
 from tests.simulation.worlds.queued_segments import QueuedSegments

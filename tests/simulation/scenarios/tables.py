@@ -33,7 +33,7 @@ from headrace.errors import (
 from headrace.model.tables import NO_VERSION, NOT_EXISTS, TableDelta, TableEntry, TableKey
 from headrace.runtime.entropy import SeededEntropy
 from headrace.segmentstore.state.segment_state import SegmentState
-from headrace.segmentstore.tables import table_log
+from headrace.segmentstore.tables import log as table_log
 from headrace.segmentstore.tables.config import TablesConfig, UnindexedConfig
 from headrace.segmentstore.tables.tables import ContainerTables
 from headrace.testing.simulation import Simulation

@@ -17,9 +17,9 @@ from headrace.segmentstore.tables.compaction_plan import CompactionPiece, Compac
 from headrace.segmentstore.tables.config import TablesConfig
 from headrace.segmentstore.tables.entry_format import encode_entries
 from headrace.segmentstore.tables.locations import pack_location
+from headrace.segmentstore.tables.log import SCAN_BYTES, scan_log
 from headrace.segmentstore.tables.open_table import OpenTable
-from headrace.segmentstore.tables.table_log import SCAN_BYTES, scan_log
-from headrace.segmentstore.tables.table_state import Batch
+from headrace.segmentstore.tables.state import Batch
 
 _logger = logging.getLogger(__name__)
 

@@ -16,7 +16,7 @@ from typing import NamedTuple
 from headrace.model.tables import TableEntry
 from headrace.segmentstore.tables.entry_format import ENTRY_HEADER_BYTES, REMOVAL, LoggedEntry
 from headrace.segmentstore.tables.locations import REMOVED, location_offset
-from headrace.segmentstore.tables.table_state import TableState
+from headrace.segmentstore.tables.state import TableState
 
 
 def is_compaction_due(

@@ -13,8 +13,8 @@ from headrace.segmentstore.state.segment_state import SegmentState
 from headrace.segmentstore.tables.entry_format import ENTRY_HEADER_BYTES, decode_version
 from headrace.segmentstore.tables.index_access import TableIndex
 from headrace.segmentstore.tables.locations import ABSENT, REMOVED, UNKNOWN, is_copy, location_offset
-from headrace.segmentstore.tables.table_log import read_exactly
-from headrace.segmentstore.tables.table_state import Batch, Learned, TableState
+from headrace.segmentstore.tables.log import read_exactly
+from headrace.segmentstore.tables.state import Batch, Learned, TableState
 from headrace.segmentstore.tables.tree_keys import TreeKeys
 from headrace.segmentstore.tables.unindexed import UnindexedEntries
 from headrace.segmentstore.tables.update_batch import UpdateBatch

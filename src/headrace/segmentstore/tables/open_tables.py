@@ -26,10 +26,10 @@ from headrace.segmentstore.tables.config import TablesConfig
 from headrace.segmentstore.tables.index_access import TableIndex, TableIndexes
 from headrace.segmentstore.tables.index_note import decode_note
 from headrace.segmentstore.tables.index_write import write_index
+from headrace.segmentstore.tables.log import scan_log
 from headrace.segmentstore.tables.log_replay import replay_entries
 from headrace.segmentstore.tables.open_table import OpenTable
 from headrace.segmentstore.tables.request_limits import key_length_of
-from headrace.segmentstore.tables.table_log import scan_log
 from headrace.segmentstore.tables.tree_keys import TreeKeys
 from headrace.segmentstore.tables.unindexed import UnindexedEntries
 

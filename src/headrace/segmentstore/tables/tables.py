@@ -43,9 +43,9 @@ from headrace.segmentstore.tables.indexer import TableIndexer
 from headrace.segmentstore.tables.locations import REMOVED, UNKNOWN, pack_location
 from headrace.segmentstore.tables.open_table import OpenTable
 from headrace.segmentstore.tables.open_tables import OpenTables
+from headrace.segmentstore.tables.pages import TablePages
 from headrace.segmentstore.tables.request_limits import check_items, key_length_of
-from headrace.segmentstore.tables.table_pages import TablePages
-from headrace.segmentstore.tables.table_state import ANY_LENGTH, UNDECIDED, Batch, Learned
+from headrace.segmentstore.tables.state import ANY_LENGTH, UNDECIDED, Batch, Learned
 from headrace.segmentstore.tables.tree_keys import SEED_BITS
 from headrace.segmentstore.tables.unindexed import ENTRY_OVERHEAD_BYTES
 from headrace.segmentstore.tables.update_batch import UPDATE_BATCH_BYTES_MAX, OnUpdated, UpdateBatch

@@ -10,7 +10,7 @@ from headrace.limits import KIB
 from headrace.model.tables import TableEntry
 from headrace.segmentstore.tables.entry_format import ENTRY_HEADER_BYTES, encode_entry
 from headrace.segmentstore.tables.locations import pack_location
-from headrace.segmentstore.tables.table_state import Batch
+from headrace.segmentstore.tables.state import Batch
 
 UPDATE_BATCH_BYTES_MAX: Final = 256 * KIB
 """An update that would make a batch larger is not added to it."""

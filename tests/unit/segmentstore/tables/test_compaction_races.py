@@ -6,7 +6,7 @@ import asyncio
 
 from headrace.model.tables import TableEntry, TableKey
 from headrace.segmentstore.tables.config import TablesConfig, UnindexedConfig
-from headrace.segmentstore.tables.table_log import SCAN_BYTES
+from headrace.segmentstore.tables.log import SCAN_BYTES
 from tests.simulation.worlds.memory_segments import MemorySegments
 from tests.simulation.worlds.tables import tables_on
 from tests.unit.segmentstore.tables.test_tables import T, entry, start, turns

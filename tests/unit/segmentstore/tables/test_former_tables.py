@@ -8,7 +8,7 @@ import pytest
 
 from headrace.errors import ContainerOfflineError, StorageWriteError, TableNotEmptyError
 from headrace.model.tables import TableKey
-from headrace.segmentstore.tables import table_log
+from headrace.segmentstore.tables import log as table_log
 from headrace.segmentstore.tables.config import TablesConfig, UnindexedConfig
 from tests.simulation.worlds.memory_indexes import MemoryRoot
 from tests.simulation.worlds.memory_segments import MemorySegments

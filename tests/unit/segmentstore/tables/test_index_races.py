@@ -12,7 +12,7 @@ from headrace.segmentstore.tables.config import TablesConfig, UnindexedConfig
 from headrace.segmentstore.tables.entry_format import encode_entries
 from headrace.segmentstore.tables.index_note import IndexNote, encode_note
 from headrace.segmentstore.tables.locations import pack_location
-from headrace.segmentstore.tables.table_state import Batch
+from headrace.segmentstore.tables.state import Batch
 from tests.simulation.worlds.memory_indexes import MemoryRoot
 from tests.simulation.worlds.memory_segments import MemorySegments
 from tests.simulation.worlds.tables import tables_on

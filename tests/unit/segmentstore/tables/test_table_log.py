@@ -7,7 +7,7 @@ from headrace.model.tables import TableEntry
 from headrace.segmentstore.contract import ReadResult
 from headrace.segmentstore.state.segment_state import SegmentState
 from headrace.segmentstore.tables.entry_format import encode_entries
-from headrace.segmentstore.tables.table_log import SCAN_ATTEMPTS, read_exactly, scan_log
+from headrace.segmentstore.tables.log import SCAN_ATTEMPTS, read_exactly, scan_log
 
 LOG = encode_entries([TableEntry(b"key-%d" % number, b"value") for number in range(50)])[0]
 SEGMENT = SegmentState(1, "table")

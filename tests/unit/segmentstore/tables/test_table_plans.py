@@ -17,9 +17,9 @@ from headrace.segmentstore.tables.entry_format import (
 )
 from headrace.segmentstore.tables.index_note import IndexNote, encode_note
 from headrace.segmentstore.tables.locations import REMOVED, pack_location
+from headrace.segmentstore.tables.log import GAP_BYTES_MAX, SPAN_BYTES_MAX, plan_spans
 from headrace.segmentstore.tables.log_replay import replay_entries
-from headrace.segmentstore.tables.table_log import GAP_BYTES_MAX, SPAN_BYTES_MAX, plan_spans
-from headrace.segmentstore.tables.table_state import Batch, TableState
+from headrace.segmentstore.tables.state import Batch, TableState
 from headrace.segmentstore.tables.tree_keys import TreeKeys
 from headrace.segmentstore.tables.unindexed import UnindexedEntries
 from tests.simulation.worlds.memory_indexes import MemoryIndexes, MemoryRoot, StoredIndex

@@ -5,7 +5,7 @@ from headrace.model.tables import NO_VERSION, NOT_EXISTS, TableEntry, TableKey
 from headrace.segmentstore.state.segment_state import SegmentState
 from headrace.segmentstore.tables.index_note import IndexNote, encode_note
 from headrace.segmentstore.tables.locations import REMOVED, UNKNOWN, location_offset, pack_location
-from headrace.segmentstore.tables.table_state import ANY_LENGTH, UNDECIDED, Batch, Learned, TableState
+from headrace.segmentstore.tables.state import ANY_LENGTH, UNDECIDED, Batch, Learned, TableState
 from headrace.segmentstore.tables.unindexed import UnindexedEntries
 from tests.simulation.worlds.memory_indexes import MemoryIndexes, MemoryRoot, StoredIndex
 

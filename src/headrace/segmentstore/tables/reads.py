@@ -19,10 +19,10 @@ from headrace.segmentstore.tables.locations import (
     location_bytes,
     location_offset,
 )
+from headrace.segmentstore.tables.log import plan_spans, read_exactly
 from headrace.segmentstore.tables.open_table import OpenTable
 from headrace.segmentstore.tables.open_tables import OpenTables
 from headrace.segmentstore.tables.request_limits import check_key, key_length_of
-from headrace.segmentstore.tables.table_log import plan_spans, read_exactly
 
 _KEYS_AT_ONCE_MAX: Final = 16
 """Keys that are looked up without a task."""

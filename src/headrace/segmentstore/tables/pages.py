@@ -11,10 +11,10 @@ from headrace.segmentstore.state.segment_state import SegmentState
 from headrace.segmentstore.tables.delta_plan import DeltaWalk
 from headrace.segmentstore.tables.entry_format import ENTRY_HEADER_BYTES, NoEntryError
 from headrace.segmentstore.tables.locations import is_copy, location_bytes, location_offset
+from headrace.segmentstore.tables.log import scan_log
 from headrace.segmentstore.tables.open_table import OpenTable
+from headrace.segmentstore.tables.reads import TableReads
 from headrace.segmentstore.tables.request_limits import check_count, key_length_of
-from headrace.segmentstore.tables.table_log import scan_log
-from headrace.segmentstore.tables.table_reads import TableReads
 from headrace.segmentstore.tables.tree_keys import HASH_BYTES, TreeKeys
 
 #: First byte of continuation tokens. The last tree key follows. Version 1 had the last key, in another order.
