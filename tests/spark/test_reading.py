@@ -171,7 +171,7 @@ def test_available_now_reads_in_capped_batches_up_to_now_and_goes_on_later(strea
             .trigger(availableNow=True)
             .start()
         )
-        assert query.awaitTermination(90)
+        assert query.awaitTermination(240)
 
     run()
     assert Counter(number for _, share in shares for number in share) == Counter(range(400))
@@ -257,7 +257,7 @@ def test_a_stream_created_anew_under_a_query_stops_it_or_is_read_from_its_head(s
             _wait(query, lambda: len(seen) == 45)
         else:
             with pytest.raises(Exception, match=r"data loss: .*(created anew|does not exist)"):
-                query.awaitTermination(60)
+                query.awaitTermination(240)
     finally:
         query.stop()
     # A query that was not running meanwhile: from two segments to one, from one to three.
@@ -272,7 +272,7 @@ def test_a_stream_created_anew_under_a_query_stops_it_or_is_read_from_its_head(s
             assert sorted(seen) == list(range(85))
         else:
             with pytest.raises(Exception, match=r"data loss: .*created anew"):
-                query.awaitTermination(60)
+                query.awaitTermination(240)
             assert sorted(seen) == list(range(5))
     finally:
         query.stop()
@@ -290,4 +290,4 @@ def test_metadata_is_refused_in_streaming_reads(streams):
     streams.make("in")
     query = streams.stream("in", metadata="Segments").load().writeStream.format("noop").start()
     with pytest.raises(Exception, match="batch reads only"):
-        query.awaitTermination(60)
+        query.awaitTermination(240)

@@ -72,11 +72,11 @@ def test_the_column_of_keys_is_found_as_spark_resolves_names(streams, tmp_path, 
             with pytest.raises(Exception, match="ROUTING_KEY is not routing_key"):
                 _write(streams, frame, "out")
             with pytest.raises(Exception, match="ROUTING_KEY is not routing_key"):
-                query.start().awaitTermination(90)
+                query.start().awaitTermination(240)
             assert _lengths(streams, "out") == [0, 0, 0, 0]
         else:
             _write(streams, frame, "out")
-            assert query.start().awaitTermination(90)
+            assert query.start().awaitTermination(240)
             assert _lengths(streams, "out") == [0, 0, 0, 2 * 390]
     finally:
         streams.spark.conf.unset("spark.sql.caseSensitive")
@@ -127,7 +127,7 @@ def test_a_stream_written_by_a_query_with_a_new_checkpoint_needs_permission_to_t
         query = (
             writer.option("checkpointLocation", str(tmp_path / checkpoint)).trigger(availableNow=True).start()
         )
-        query.awaitTermination(90)
+        query.awaitTermination(240)
         assert not query.isActive
 
     run("one")

@@ -44,7 +44,7 @@ def container_config(stop_flush_s=0.05):
 
 @pytest.mark.parametrize("is_answered", [True, False])
 async def test_a_stop_leaves_a_call_behind_that_is_not_answered(tmp_path, monkeypatch, is_answered):
-    monkeypatch.setattr(data_plane, "_THREADS_END_S", 20.0 if is_answered else 0.05)
+    monkeypatch.setattr(data_plane, "_THREADS_END_S", 120.0 if is_answered else 0.05)
     files = HangingChunks()
     runtime = Runtime(SystemClock(), SeededEntropy(1), files, SystemThreads())
     config = StandaloneConfig(data_dir=str(tmp_path), container=container_config())
@@ -60,6 +60,7 @@ async def test_a_stop_leaves_a_call_behind_that_is_not_answered(tmp_path, monkey
         await plane.stop()
     assert plane.is_stalled != is_answered
     files.answer.set()
+    monkeypatch.setattr(data_plane, "_THREADS_END_S", 120.0)
 
     again = DataPlane(config, Runtime(SystemClock(), SeededEntropy(2), OsFilesystem(), SystemThreads()), 1)
     await again.start()
@@ -201,10 +202,12 @@ class HangingLog(CountingFiles):
     def __init__(self):
         super().__init__()
         self.hangs = False
+        self.is_hanging = threading.Event()
         self.answer = threading.Event()
 
     def pwrite(self, fd, data, offset):
         if self.hangs and "/wal/" in self.open_files[fd]:
+            self.is_hanging.set()
             assert self.answer.wait(240)
         return super().pwrite(fd, data, offset)
 
@@ -224,7 +227,7 @@ async def test_a_stop_ends_although_the_log_of_a_container_hangs(tmp_path, monke
     segment = await container.create("s/a", {})
     files.hangs = True
     appending = asyncio.ensure_future(container.append(segment, b"x" * 100))
-    await asyncio.sleep(0)
+    assert await asyncio.to_thread(files.is_hanging.wait, 240)
     async with asyncio.timeout(120):
         await plane.stop()
     assert plane.is_stalled
@@ -236,7 +239,8 @@ async def test_a_stop_ends_although_the_log_of_a_container_hangs(tmp_path, monke
     async with asyncio.timeout(120):
         await appending
         await plane.stop()
-    assert not plane.log_is_stalled
+        while plane.log_is_stalled:  # a stop waits only so long for it
+            await plane.stop()
     assert list(files.open_files.values()) == []
 
 

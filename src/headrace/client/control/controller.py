@@ -266,7 +266,8 @@ class Controller(OfOneProcess):
         # A controller that restarts should be found again within a second, not after a minute of back-off.
         options = [
             ("grpc.initial_reconnect_backoff_ms", 50),
-            ("grpc.min_reconnect_backoff_ms", 50),
+            # Not a pause, but how long an attempt to connect may take.
+            ("grpc.min_reconnect_backoff_ms", int(1000 * self._config.connect_timeout_s)),
             ("grpc.max_reconnect_backoff_ms", 1000),
             ("grpc.enable_http_proxy", 0),
         ]

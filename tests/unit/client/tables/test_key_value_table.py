@@ -72,7 +72,7 @@ class Server:
         return "host"
 
 
-def table(server, *, secondary=0, partitions=1, listed=None, open_writers=None):
+def table(server, *, secondary=0, partitions=1, listed=None, open_writers=None, give_up_s=120.0):
     services = SimpleNamespace(
         uri="tcp://fake",
         pool=server,
@@ -83,7 +83,7 @@ def table(server, *, secondary=0, partitions=1, listed=None, open_writers=None):
         entropy=SimpleNamespace(random=lambda: 0.0),
         open_writers=open_writers or OpenWriters(1.0),
     )
-    calls = OwnerCalls(services, ReconnectPolicy(initial_s=0.001, delay_max_s=0.001, give_up_s=0.01))
+    calls = OwnerCalls(services, ReconnectPolicy(initial_s=0.001, delay_max_s=0.001, give_up_s=give_up_s))
     ranges = split_evenly(FULL_RANGE, partitions if listed is None else listed)
     configuration = KeyValueTableConfiguration(
         primary_key_bytes=4, secondary_key_bytes=secondary, partitions=partitions
@@ -131,9 +131,9 @@ async def test_unconditional_changes_are_repeated():
 
 async def test_who_gives_up_says_whether_something_may_have_happened():
     with pytest.raises(ConnectionLostError):
-        await table(Server(LOST, UNREACHED)).put(KEY, b"v")
+        await table(Server(LOST, UNREACHED), give_up_s=0.01).put(KEY, b"v")
     with pytest.raises(UnreachableError):
-        await table(Server(UNREACHED)).put(KEY, b"v")
+        await table(Server(UNREACHED), give_up_s=0.01).put(KEY, b"v")
 
 
 async def test_the_end_of_a_client_waits_for_a_change_in_flight_and_for_no_question():
