@@ -14,6 +14,7 @@ import pytest
 from headrace.client import connect
 from headrace.testing import LocalServer, ServerDiedError
 from tests.docs.source_texts import is_said
+from tests.effort import soak
 from tests.integration.inspected_data import make_killed_server
 
 PAGE = Path(__file__).parents[2] / "docs" / "operating" / "runbook.md"
@@ -190,6 +191,7 @@ def test_a_lost_log_directory_is_noticed_by_a_check_and_by_a_start(tmp_path):
     assert server.stop() == 0
 
 
+@soak
 @pytest.mark.cluster
 @pytest.mark.slow
 async def test_a_reader_of_a_damaged_chunk_goes_on_when_the_file_is_put_back(tmp_path):

@@ -7,6 +7,7 @@ import pytest
 
 from headrace.client import (
     BatchStatus,
+    ClientConfig,
     KeyRange,
     ReaderConfig,
     ScalingPolicy,
@@ -279,7 +280,7 @@ async def test_exactly_once_and_in_order_through_kills(tmp_path):
     chance = random.Random(5)
     counters, found = {}, []
     try:
-        async with connect(server.uri) as client:
+        async with connect(server.uri, ClientConfig(control_attempts=100)) as client:
             await client.create_scope("test")
             await create(client, "kills", 2)
 

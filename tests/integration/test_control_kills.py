@@ -17,10 +17,11 @@ from headrace.client import (
 from headrace.errors import HeadraceError
 from headrace.model.key_space import FULL_RANGE, split_evenly
 from headrace.testing import LocalServer
+from tests.effort import examples
 
 pytestmark = pytest.mark.cluster
 
-KILLS = 6
+KILLS = min(6, examples(8))
 PATIENT = ClientConfig(control_attempts=100)
 """Kills follow each other so closely that ten attempts may all meet a dead server."""
 
