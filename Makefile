@@ -4,7 +4,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
-PYTEST := $(BIN)/python -m pytest -q -n $(or $(PROCESSES),4) --dist worksteal
+PYTEST := $(BIN)/python -m pytest -q -n $(or $(PROCESSES),3) --dist worksteal
 
 # What is compiled once is kept, beside the environment: tests start hundreds of processes.
 unexport PYTHONDONTWRITEBYTECODE
@@ -23,9 +23,9 @@ $(STAMP): pyproject.toml requirements.lock
 demo: setup  ## the main job: a durable server, 336,776 flights, a PySpark pipeline, every total checked (ARGS=--keep leaves it running; STORE=s3: chunks in a local S3 server, or the URI of a store)
 	$(BIN)/python -m headrace.cli.main demo $(if $(STORE),--storage '$(STORE)') $(ARGS)
 
-quick: setup  ## a minute: format, lint, types, layers, drivers, unit tests (the slow ones not, and few examples of each property)
+quick: setup  ## a minute: format, lint, types, layers, drivers, unit tests (not those that are slow or start processes, and few examples of each property)
 	$(MAKE) --jobs 2 --output-sync fmt-check lint types layers
-	$(PYTEST) -n $(or $(PROCESSES),2) --hypothesis-profile=dev -m "not slow" tests/unit tests/tidy/test_drivers.py $(PYTEST_ARGS)
+	$(PYTEST) -n $(or $(PROCESSES),2) --hypothesis-profile=dev -m "not slow and not cluster" tests/unit tests/tidy/test_drivers.py $(PYTEST_ARGS)
 
 test: setup  ## what automation runs, in ten minutes: format, lint, types, layers, generated files, all tests
 	$(MAKE) --jobs 2 --output-sync types generated fmt-check lint layers

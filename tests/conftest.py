@@ -26,6 +26,16 @@ def pytest_collection_modifyitems(items):
 _cpu_seconds = CpuSeconds()
 
 
+def pytest_addoption(parser):
+    parser.addoption("--cpu-top", type=int, default=0, metavar="N", help="show the N tests that use most CPU")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection():
+    with _cpu_seconds.collection():
+        return (yield)
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item):
     with _cpu_seconds.counted(item.nodeid):
@@ -35,15 +45,20 @@ def pytest_runtest_protocol(item):
 def pytest_sessionfinish(session):
     """Hand the sums of a process of xdist to the one that prints them."""
     if hasattr(session.config, "workeroutput"):
-        session.config.workeroutput["cpu_seconds"] = dict(_cpu_seconds.by_folder)
+        session.config.workeroutput["cpu_seconds"] = _cpu_seconds.sums()
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_testnodedown(node):
-    _cpu_seconds.by_folder.update(getattr(node, "workeroutput", {}).get("cpu_seconds", {}))
+    if sums := getattr(node, "workeroutput", {}).get("cpu_seconds"):
+        _cpu_seconds.add(sums)
 
 
-def pytest_terminal_summary(terminalreporter):
+def pytest_terminal_summary(terminalreporter, config):
+    if count := config.getoption("cpu_top"):
+        terminalreporter.section("CPU seconds of the dearest tests")
+        for line in _cpu_seconds.dearest(count):
+            terminalreporter.write_line(line)
     if _cpu_seconds.by_folder.total() >= SHOWN_S:
         terminalreporter.section("CPU seconds by folder")
         for line in _cpu_seconds.lines(is_quick=is_quick()):

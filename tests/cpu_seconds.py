@@ -9,20 +9,24 @@ from collections import Counter
 from contextlib import contextmanager
 from typing import Final
 
+COLLECTION: Final = "(collection)"
+"""Stands for a folder: what each process spends on finding all tests."""
+
 BUDGETS: Final = {
-    "benchmarks": 5,
-    "conformance": 20,
-    "docs": 60,
-    "golden": 10,
-    "integration": 150,
-    "interop": 20,
-    "properties": 60,
-    "simulation": 120,
-    "spark": 120,
-    "stores": 30,
-    "tidy": 15,
-    "types": 10,
-    "unit": 100,
+    COLLECTION: 40,
+    "benchmarks": 15,
+    "conformance": 25,
+    "docs": 65,
+    "golden": 25,
+    "integration": 170,
+    "interop": 10,
+    "properties": 15,
+    "simulation": 115,
+    "spark": 10,
+    "stores": 45,
+    "tidy": 20,
+    "types": 5,
+    "unit": 160,
 }
 """By folder; of ``make test``, all together 720 at most."""
 
@@ -39,15 +43,40 @@ class CpuSeconds:
 
     def __init__(self):
         self.by_folder = Counter()
+        self.by_test = Counter()
+        """Without the parameters of tests."""
 
     @contextmanager
-    def counted(self, path):
-        """Count what the block uses to the folder of ``path``."""
+    def collection(self):
+        """Count what the block uses to no folder: to finding the tests."""
         before = _used()
         try:
             yield
         finally:
-            self.by_folder[_folder_of(path)] += _used() - before
+            self.by_folder[COLLECTION] += _used() - before
+
+    @contextmanager
+    def counted(self, test):
+        """Count what the block uses to a test and its folder."""
+        before = _used()
+        try:
+            yield
+        finally:
+            used = _used() - before
+            self.by_folder[_folder_of(test)] += used
+            self.by_test[test.partition("[")[0]] += used
+
+    def sums(self):
+        """Return what :meth:`add` takes in another process."""
+        return {"by_folder": dict(self.by_folder), "by_test": dict(self.by_test)}
+
+    def add(self, sums):
+        self.by_folder.update(sums["by_folder"])
+        self.by_test.update(sums["by_test"])
+
+    def dearest(self, count):
+        """Return a line for each of the dearest tests, with all their parameters together."""
+        return [f"{used:7.1f} {test}" for test, used in self.by_test.most_common(count)]
 
     def lines(self, *, is_quick):
         """Return the report: a line for each folder, the dearest first, and the sum."""

@@ -1,11 +1,12 @@
 """How much a run of the tests tries, as ``--hypothesis-profile`` says: ``dev`` is a look while one types
-(``make quick``), ``check`` what automation runs in ten minutes (``make test``), ``night`` the long form
+(``make quick``), ``check`` what automation runs (``make test``), ``night`` the long form
 (``make soak``). Each takes its part of the numbers that stand in the tests.
 """
 
+import pytest
 from hypothesis import HealthCheck, settings
 
-_PROFILES = {"dev": 0.25, "check": 0.7, "night": 10.0}
+_PROFILES = {"dev": 0.1, "check": 0.25, "night": 10.0}
 
 for _name, _part in _PROFILES.items():
     # Neither a deadline nor slow generation judges anything: both are wall clock.
@@ -34,6 +35,11 @@ def without_long(numbers, long):
 def is_quick():
     """Whether this is the look while one types."""
     return _share() < _PROFILES["check"]
+
+
+def soak(test):
+    """Leave the test to the long form: it is dear, and seldom tells what a cheap one beside it does not."""
+    return pytest.mark.skipif(not is_long(), reason="takes long: make soak")(test)
 
 
 def is_long():

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.scaling import DAYS, STEP_AT_S, run_day, table
+from tests.effort import seeds, soak
 
 PAGE = Path(__file__).parents[2] / "docs" / "flows" / "scale.md"
 
@@ -55,7 +56,7 @@ def test_a_hot_key_does_not_split_its_segment_for_ever():
     assert len(later) <= 3 * 4 * 4, "three keys, four attempts a day, each a split and its merge"
 
 
-@pytest.mark.parametrize("seed", range(2, 6))
+@pytest.mark.parametrize("seed", seeds(4, 2))
 def test_no_seed_makes_a_flat_load_restless(seed):
     flat = next(each for each in DAYS if each.name.startswith("flat"))
     course = run_day(replace(flat, seconds=14_400), seed=seed)
@@ -64,5 +65,6 @@ def test_no_seed_makes_a_flat_load_restless(seed):
     assert course.scales[-1][0] < 600
 
 
+@soak
 def test_the_page_shows_this_table():
     assert table([day(each.name) for each in DAYS]) in PAGE.read_text()

@@ -26,6 +26,7 @@ from headrace.controller.store.rows.cut_series_row import (
     encode_block,
     encode_series,
 )
+from tests.effort import examples
 
 START_MS = 1_700_000_000_000
 SMALL = (Level(10, 60), Level(60, 600), Level(600, 6000))
@@ -173,7 +174,7 @@ def test_ten_days_of_a_busy_stream_stay_within_the_bounds():
 def test_large_cuts_are_bounded_by_their_bytes():
     series = Series()
     offsets = {(1 << 32) + index: 1 << 40 for index in range(2000)}
-    for step in range(400):
+    for step in range(examples(400)):
         series.add(START_MS + step * 10, {each: offset + step * 1000 for each, offset in offsets.items()})
         for level in series.row.levels:
             assert sum(block.size_bytes for block in level.blocks) <= LEVEL_BYTES_MAX

@@ -222,6 +222,9 @@ def long_history(count):
     return records
 
 
+COUNT = min(100_000, examples(80_000))
+"""Of the epochs of a long history."""
+
 _LONG = {}
 
 
@@ -256,7 +259,7 @@ def young(record, offset):
 @pytest.mark.slow
 async def test_a_question_costs_the_same_whatever_lies_before(question):
     costs = []
-    for count in (10, 100_000):
+    for count in (10, COUNT):
         store, records = await long_stream(count)
         epochs = EpochReader(HistoryRows(store), row_of(records[-1]), absence)
         cuts = CutReader(epochs)
@@ -286,10 +289,10 @@ async def test_a_question_costs_the_same_whatever_lies_before(question):
 
 @pytest.mark.slow
 async def test_an_epoch_by_its_time_costs_a_few_rows_of_many():
-    store, records = await long_stream(100_000)
+    store, records = await long_stream(COUNT)
     epochs = EpochReader(HistoryRows(store), row_of(records[-1]), absence)
     store.rows_read = 0
-    assert await epochs.count_before(records[70_000].created_ms) == 70_000
+    assert await epochs.count_before(records[COUNT * 7 // 10].created_ms) == COUNT * 7 // 10
     assert store.rows_read <= 17
 
 
@@ -309,11 +312,11 @@ async def test_a_segment_of_an_earlier_release_ends_where_a_few_epochs_say():
 
 @pytest.mark.slow
 async def test_what_is_cached_is_bounded_however_far_a_walk_goes():
-    store, records = await long_stream(100_000)
+    store, records = await long_stream(COUNT)
     rows = HistoryRows(store, rows_max=100, bytes_max=20_000)
     epochs = EpochReader(rows, row_of(records[-1]), absence)
-    assert len(await CutReader(epochs).between(young(records[0], 0), {}, count_max=200_000)) == 100_001
-    for epoch in range(0, 99_999, 31):
+    assert len(await CutReader(epochs).between(young(records[0], 0), {}, count_max=200_000)) == COUNT + 1
+    for epoch in range(0, COUNT - 1, 31):
         assert (await epochs.find(epoch)).epoch == epoch
     statistics = rows.statistics()
     assert statistics.rows_cached <= 100

@@ -10,6 +10,7 @@ from headrace.controller.store.rows.marks_row import decode_marks
 from headrace.errors import InvalidArgumentError
 from headrace.limits import TABLE_VALUE_BYTES_MAX
 from headrace.rpc.generated import controller_pb2 as pb
+from tests.effort import examples
 from tests.unit.controller.calls import State, begin, commit, info, refused, settled
 from tests.unit.controller.conftest import World, serve
 
@@ -23,7 +24,7 @@ async def test_the_times_of_many_writers_at_many_segments_hold_up_no_commit():
         stream = await context.directory.get("s", "t")
         for segments in (10_000, 1_000, 100, 10):
             position = dict.fromkeys(range(segments), 1 << 40)
-            for number in range(20):
+            for number in range(examples(20)):
                 with suppress(InvalidArgumentError):
                     await context.marks.note(stream, f"{segments}-{number}", number, position)
         txn = await begin(service)

@@ -31,8 +31,9 @@ def test_every_schedule_does_so_while_buckets_change_their_owners():
     assert ended >= 2 * (SCHEDULES // 4)
 
 
-def first_violation(schedules=150, **shape):
-    for seed in range(schedules):
+def first_violation(schedules=150, first=0, **shape):
+    """``first``: the seed that found it last, which is tried before the others."""
+    for seed in (first, *range(schedules)):
         try:
             run(seed, **shape)
         except AssertionError as violation:
@@ -48,7 +49,7 @@ def test_without_pinning_the_model_finds_a_batch_that_is_not_whole(monkeypatch):
         return txn is not None and txn.row.state in {TxnState.OPEN, TxnState.PREPARED}
 
     monkeypatch.setattr(batch_commit.BatchCommits, "_pin_one", looks_open)
-    assert first_violation() is not None
+    assert first_violation(first=113) is not None
 
 
 def test_without_the_condition_on_the_decision_the_model_finds_a_batch_twice(monkeypatch):
@@ -68,4 +69,4 @@ def test_without_fences_the_model_finds_a_decided_transaction_aborted(monkeypatc
 
     original = Sinks.write
     monkeypatch.setattr(Sinks, "write", write)
-    assert first_violation(1000, drivers=2, controllers=3, aborts=60) is not None
+    assert first_violation(1000, first=148, drivers=2, controllers=3, aborts=60) is not None

@@ -9,22 +9,28 @@ from headrace.storage.chunks.config import SegmentStorageConfig
 from tests.table_rows import storage_rows_of
 from tests.unit.segmentstore.container.container_bench import Bench, append, read_all
 
+CHUNK_BYTES = 64
 
-@pytest.mark.slow
+
+def chunks_of(letters):
+    """The content of a chunk for each letter."""
+    return b"".join(bytes([letter]) * CHUNK_BYTES for letter in letters)
+
+
 async def test_a_container_whose_segment_is_truncated_behind_a_damaged_row_stays_and_starts_again():
     bench = Bench()
-    storing = SegmentStorageConfig(rollover_bytes=1, block_bytes=1)
+    storing = SegmentStorageConfig(rollover_bytes=CHUNK_BYTES, block_bytes=1)
     bench.config = dataclasses.replace(bench.config, storage=storing)
     container = await bench.start()
     await container.create("s/a", {})
-    await append(container, "s/a", b"abcdefgh")
+    await append(container, "s/a", chunks_of(b"abcdefgh"))
     await container.flush_storage()
     storage = container.tiers.storage
     chunks = storage.chunks((await container.resolve("s/a")).storage_name)
     key = f"c/{chunks[2].name}"
     row = (await storage_rows_of(container))[key]
     await container.tiers.table_rows.commit({key: row[:-1] + bytes([row[-1] ^ 1])})
-    await container.truncate(await container.resolve("s/a"), 5)
+    await container.truncate(await container.resolve("s/a"), 5 * CHUNK_BYTES)
     for name in ("s/b", "s/c"):
         await container.create(name, {})
         await append(container, name, b"kept")
@@ -34,11 +40,11 @@ async def test_a_container_whose_segment_is_truncated_behind_a_damaged_row_stays
         assert not bench.failures
         container = await bench.start()
         segment = await container.resolve("s/a")
-        assert segment.start_offset == 5
+        assert segment.start_offset == 5 * CHUNK_BYTES
         with pytest.raises(SegmentTruncatedError):
-            await container.read(segment, 4, 1, wait=False)
-    await append(container, "s/a", b"ijk")
-    await container.truncate(segment, 10)
+            await container.read(segment, 5 * CHUNK_BYTES - 1, 1, wait=False)
+    await append(container, "s/a", chunks_of(b"ijk"))
+    await container.truncate(segment, 10 * CHUNK_BYTES)
     await container.flush_storage()
-    assert await read_all(container, "s/a") == b"k"
+    assert await read_all(container, "s/a") == chunks_of(b"k")
     await bench.stop()

@@ -8,6 +8,7 @@ import pytest
 from headrace.limits import TABLE_BATCH_BYTES_MAX
 from headrace.model.attributes import AttributeUpdate, UpdateKind
 from headrace.segmentstore.container.segment_catalogue import catalogue_name
+from tests.effort import soak
 from tests.unit.segmentstore.container.container_bench import Bench, until
 
 WRITERS = 2_400
@@ -16,6 +17,7 @@ COUNT = TABLE_BATCH_BYTES_MAX // ROW_BYTES + 20
 """So many rows are more than one read of a table may ask for."""
 
 
+@soak
 @pytest.mark.slow
 async def test_deleted_segments_are_forgotten_however_large_their_rows_are_together():
     bench = Bench(active_segments_max=10_000, eviction_batch=10_000)

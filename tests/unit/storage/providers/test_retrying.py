@@ -18,7 +18,7 @@ from headrace.storage.providers.wrappers.retrying import RetryingChunkProvider
 from headrace.testing.simulation import simulate
 from headrace.testing.storage_faults import Fault, FaultyChunkProvider, fail_reads
 
-CONTENT = bytes(number % 251 for number in range(3 * MIB + 5))
+CONTENT = (bytes(range(251)) * (3 * MIB // 251 + 1))[: 3 * MIB + 5]
 
 
 class CountingProvider(FaultyChunkProvider):
