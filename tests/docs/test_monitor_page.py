@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from headrace.controller.rest.metrics.metric import Kind
 from headrace.controller.rest.metrics.table import METRICS
 from headrace.controller.rest.rules import RULES
+from headrace.web.metrics.metric import Kind
 from tests.docs.test_links import anchors
 
 FOLDER = Path(__file__).parents[2] / "docs" / "operating"

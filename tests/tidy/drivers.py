@@ -41,8 +41,7 @@ DRIVERS = {
     "controller.context": "has what workflows do I/O with",
     "controller.engine": "runs workflows as tasks",
     "controller.events.queue": "appends to the internal stream and reads it",
-    "controller.rest": "answers requests by HTTP",
-    "controller.rest.metrics.page": "answers requests by HTTP",
+    "controller.rest": "answers requests about streams by HTTP",
     "controller.segments.calls": "calls segment stores at once, a few at a time",
     "controller.server": "listens for gRPC",
     "controller.services": "background work in periods",
@@ -157,6 +156,8 @@ DRIVERS = {
     "wal.memory": "completes writes on the loop",
     "wal.memory_logs": "has logs in memory",
     "wal.stores": "opens the logs of a configuration",
+    "web": "answers requests by HTTP",
+    "web.metrics.page": "answers requests by HTTP",
 }
 """Drivers by name, without ``headrace.``, each with the reason."""
 
@@ -188,18 +189,14 @@ PURE = {
     "client.writer.rerouting",
     "client.writer.routing",
     "client.writer.waiting_batches",
-    "controller.api.access",
     "controller.api.answers",
     "controller.api.auth",
     "controller.api.listings",
-    "controller.rest.docs_page",
     "controller.rest.metrics",
     "controller.rest.models",
     "controller.rest.openapi",
     "controller.rest.operations",
-    "controller.rest.origin_rules",
     "controller.rest.rules",
-    "controller.rest.server_inside",
     "controller.streams.bucket_index",
     "controller.streams.cut_sizes",
     "controller.streams.cuts",
@@ -271,5 +268,9 @@ PURE = {
     "wal.file.segment_file",
     "wal.file.segment_format",
     "wal.file.zero_steps",
+    "web.docs_page",
+    "web.metrics",
+    "web.origin_rules",
+    "web.process_parts",
 }
 """What is pure in a package of drivers, without ``headrace.``: a module, or a package."""

@@ -12,7 +12,6 @@ from typing import Final
 
 import grpc
 
-from headrace.controller.api.access import Gatekeeper
 from headrace.controller.api.auth import make_rules
 from headrace.controller.api.batch_commit_calls import BatchCommitCalls
 from headrace.controller.api.call_front import CallFront, Handler, handlers_of
@@ -70,6 +69,7 @@ from headrace.runtime.entropy import Entropy
 from headrace.runtime.logs import logger
 from headrace.runtime.retry import RetryPolicy
 from headrace.runtime.supervisor import Supervisor
+from headrace.security.access import Gatekeeper
 
 _log = logger(__name__)
 

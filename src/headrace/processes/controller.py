@@ -11,8 +11,6 @@ import socket
 from dataclasses import replace
 
 from headrace.controller.api.issued_tokens import IssuedTokens
-from headrace.controller.rest.server import RestServer
-from headrace.controller.rest.server_inside import ServerInside
 from headrace.controller.server import Controller, GrpcServer
 from headrace.controller.store.tables import TableStore
 from headrace.model.segment_report import SegmentReport
@@ -24,6 +22,8 @@ from headrace.security.gatekeeper import Gatekeeper
 from headrace.security.grpc_credentials import server_credentials
 from headrace.security.tokens import TokenKey
 from headrace.segmentstore.store import SegmentStore
+from headrace.web.process_parts import ServerInside
+from headrace.web.server import RestServer
 
 
 class ControlPlane:

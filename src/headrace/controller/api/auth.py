@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from headrace.controller.api.access import NOTHING, Need
 from headrace.model.names import MARK_PREFIX, READER_GROUP_PREFIX, TABLE_SUFFIX
 from headrace.rpc.generated import controller_pb2 as pb
+from headrace.security.access import NOTHING, Need
 from headrace.security.permission import Permission
 from headrace.security.resources import ROOT, scope_resource, stream_resource, table_resource
 

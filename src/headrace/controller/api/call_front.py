@@ -17,7 +17,6 @@ from typing import Any, Final
 import grpc
 from google.protobuf.message import DecodeError
 
-from headrace.controller.api.access import Caller, Gatekeeper, admit
 from headrace.controller.api.auth import Rule
 from headrace.controller.api.issued_tokens import IssuedTokens
 from headrace.controller.api.listings import LISTINGS, Listing
@@ -26,6 +25,7 @@ from headrace.rpc.refusals import refusing_reply, tell_error
 from headrace.rpc.status import status_of
 from headrace.runtime.logs import logger
 from headrace.runtime.supervisor import Supervisor
+from headrace.security.access import Caller, Gatekeeper, admit
 
 Handler = Callable[[Any], Coroutine[Any, Any, Any]]
 Metadata = Iterable[tuple[str, str | bytes]]

@@ -11,10 +11,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from headrace.controller.api.access import Caller
 from headrace.model.names import MARK_PREFIX, READER_GROUP_PREFIX, TABLE_SUFFIX
 from headrace.rpc.generated import controller_pb2 as pb
 from headrace.runtime.clock import Clock
+from headrace.security.access import Caller
 from headrace.security.permission import Permission
 from headrace.security.resources import stream_resource, table_resource
 from headrace.security.tokens import TokenKey, issue, stream_claim, table_claim

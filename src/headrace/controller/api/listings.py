@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from headrace.controller.api.access import Caller, may_read
+from headrace.security.access import Caller, may_read
 from headrace.security.resources import scope_resource, stream_resource, table_resource
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from starlette.requests import Request
 from starlette.responses import Response
 
-from headrace.controller.api.access import Caller, Gatekeeper, admit, may_read
-from headrace.controller.rest.refusals import Handler
 from headrace.controller.rest.rules import RULES
+from headrace.security.access import Caller, Gatekeeper, admit, may_read
+from headrace.web.refusals import Handler
 
 
 def admitting(gatekeeper: Gatekeeper | None, verb: str, path: str, handler: Handler) -> Handler:

@@ -14,14 +14,14 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from headrace.controller.events.request_format import decode_event
-from headrace.controller.rest.answers import answer
 from headrace.controller.rest.models import FailedEvent, FailedEvents
-from headrace.controller.rest.refusals import Handler, refusal
-from headrace.controller.rest.server_inside import ServerInside
 from headrace.controller.server import Controller
 from headrace.controller.store.rows.event_rows import FailedEventRow
 from headrace.errors import DataCorruptionError
 from headrace.runtime.statistics import plain_values
+from headrace.web.answers import answer
+from headrace.web.process_parts import ServerInside
+from headrace.web.refusals import Handler, refusal
 
 PATH = "/v1/debug/statistics"
 FAILED_PATH = "/v1/debug/failed-events"

@@ -8,10 +8,10 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
 from headrace import __version__
-from headrace.controller.rest.answers import answer
-from headrace.controller.rest.docs_page import STYLE, STYLE_PATH, docs_page
 from headrace.controller.rest.openapi import Document, openapi_document
-from headrace.controller.rest.refusals import Handler
+from headrace.web.answers import answer
+from headrace.web.docs_page import STYLE, STYLE_PATH, docs_page
+from headrace.web.refusals import Handler
 
 
 @cache

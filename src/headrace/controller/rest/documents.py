@@ -27,7 +27,6 @@ from headrace.controller.rest.models import (
     TruncateRequest,
     UpdateStreamRequest,
 )
-from headrace.controller.rest.refusals import InvalidFieldError
 from headrace.controller.store.rows.epoch_row import EpochRecord
 from headrace.controller.workflows import cuts_in_time
 from headrace.errors import InvalidArgumentError
@@ -42,6 +41,7 @@ from headrace.model.policies import (
 )
 from headrace.model.segment_id import epoch_of, number_of
 from headrace.model.stream_cut import COMPLETED, StreamCut
+from headrace.web.refusals import InvalidFieldError
 
 MEGABYTE: Final = 1 << 20
 MINUTE_MS: Final = 60_000

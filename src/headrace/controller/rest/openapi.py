@@ -12,9 +12,9 @@ from msgspec.json import schema_components
 
 from headrace.controller.rest.models import Refusal
 from headrace.controller.rest.operations import OPERATIONS, PARAMETERS, Operation
-from headrace.controller.rest.origin_rules import NAMELESS_PATHS
 from headrace.controller.rest.rules import RULES
 from headrace.security.permission import Permission
+from headrace.web.origin_rules import NAMELESS_PATHS
 
 Document = dict[str, Any]
 

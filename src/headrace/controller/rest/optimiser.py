@@ -11,11 +11,11 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from headrace.controller.rest.answers import answer
-from headrace.controller.rest.bodies import body_of
 from headrace.controller.rest.models import OptimiserRequest, OptimiserStatus
-from headrace.controller.rest.refusals import Handler, refusal
-from headrace.controller.rest.server_inside import ServerInside
+from headrace.web.answers import answer
+from headrace.web.bodies import body_of
+from headrace.web.process_parts import ServerInside
+from headrace.web.refusals import Handler, refusal
 
 PATH: Final = "/v1/storage/optimiser"
 

@@ -17,10 +17,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
-from headrace.controller.api.access import Gatekeeper
 from headrace.controller.rest.admission import admitting, shows
-from headrace.controller.rest.answers import answer
-from headrace.controller.rest.bodies import DropUnreadBodies, body_of
 from headrace.controller.rest.debug import debug_handlers
 from headrace.controller.rest.described import description_handlers
 from headrace.controller.rest.documents import (
@@ -33,9 +30,6 @@ from headrace.controller.rest.documents import (
     segment_offsets,
     stream_property,
 )
-from headrace.controller.rest.health import health_handlers
-from headrace.controller.rest.metrics.page import PATH as METRICS_PATH
-from headrace.controller.rest.metrics.page import metrics_handler
 from headrace.controller.rest.models import (
     SEALED,
     CreateScopeRequest,
@@ -54,10 +48,6 @@ from headrace.controller.rest.models import (
 )
 from headrace.controller.rest.optimiser import PATH as OPTIMISER_PATH
 from headrace.controller.rest.optimiser import optimiser_handlers
-from headrace.controller.rest.origin_gate import OriginGate
-from headrace.controller.rest.origin_rules import OriginRules
-from headrace.controller.rest.refusals import Handler, InvalidFieldError, guarded, refusal, refuse_route
-from headrace.controller.rest.server_inside import ServerInside
 from headrace.controller.server import Controller
 from headrace.controller.store.rows.stream_row import StreamRow, decode_stream
 from headrace.controller.workflows.cuts_in_time import cut_at
@@ -65,7 +55,17 @@ from headrace.errors import NoSuchScopeError
 from headrace.limits import INT64_MAX, NAME_CHARS_MAX
 from headrace.model.names import READER_GROUP_PREFIX, check_user_name, segment_name
 from headrace.model.stream_cut import StreamCut
+from headrace.security.access import Gatekeeper
 from headrace.security.resources import scope_resource, stream_resource
+from headrace.web.answers import answer
+from headrace.web.bodies import DropUnreadBodies, body_of
+from headrace.web.health import health_handlers
+from headrace.web.metrics.page import PATH as METRICS_PATH
+from headrace.web.metrics.page import metrics_handler
+from headrace.web.origin_gate import OriginGate
+from headrace.web.origin_rules import OriginRules
+from headrace.web.process_parts import ServerInside
+from headrace.web.refusals import Handler, InvalidFieldError, guarded, refusal, refuse_route
 
 _PAGE_ROWS: Final = 1000
 _SHOWN_CHARS: Final = 40

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from headrace.controller.api.access import NOTHING, Need
+from headrace.security.access import NOTHING, Need
 from headrace.security.permission import Permission
 from headrace.security.resources import ROOT, group_resource, scope_resource, stream_resource
 

@@ -3,11 +3,11 @@
 import pytest
 from google.protobuf.message_factory import GetMessageClass
 
-from headrace.controller.api.access import NOTHING
 from headrace.controller.api.auth import make_rules
 from headrace.controller.api.call_front import snake_case
 from headrace.controller.api.listings import LISTINGS
 from headrace.rpc.generated import controller_pb2 as pb
+from headrace.security.access import NOTHING
 from headrace.security.permission import Permission
 from headrace.security.resources import ROOT
 from tests.unit.controller.api.extreme_requests import METHODS, valid_request

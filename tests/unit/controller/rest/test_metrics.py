@@ -8,10 +8,10 @@ import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
-from headrace.controller.rest.metrics.metric import Kind
 from headrace.controller.rest.metrics.table import LEFT_OUT, METRICS
 from headrace.controller.rest.routes import RestRoutes
 from headrace.storage.providers.wrappers.measured import CallStatistics
+from headrace.web.metrics.metric import Kind
 from tests.unit.controller.rest.test_rest_debug import Condition
 
 LABELS = {"container", "call", "error", "pool", "state"}

@@ -8,7 +8,7 @@ import httpx
 import pytest
 
 from headrace.controller.rest.rules import RULES
-from headrace.controller.rest.server import RestServer
+from headrace.web.server import RestServer
 
 JSON = {"content-type": "application/json"}
 SCOPE = b'{"scopeName": "made"}'

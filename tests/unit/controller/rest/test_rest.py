@@ -6,10 +6,10 @@ import httpx
 import pytest
 
 from headrace.controller.rest.routes import RestRoutes
-from headrace.controller.rest.server import RestServer
 from headrace.model.names import segment_name
 from headrace.model.stream_cut import StreamCut
 from headrace.rpc.generated import controller_pb2 as pb
+from headrace.web.server import RestServer
 from tests.unit.controller.api.test_reader_group_calls import config as group_config
 from tests.unit.controller.calls import idle_controller
 

@@ -5,9 +5,9 @@ import pytest
 
 from headrace.controller.rest import rules
 from headrace.controller.rest.routes import RestRoutes
-from headrace.controller.rest.server import RestServer
 from headrace.security.permission import Permission
 from headrace.security.resources import ROOT
+from headrace.web.server import RestServer
 from tests.unit.controller.api.test_access import inhabited
 from tests.unit.controller.api.test_extreme_requests import idle, watch_effects
 from tests.unit.controller.conftest import World, serve

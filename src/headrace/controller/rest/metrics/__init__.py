@@ -1,1 +1,1 @@
-"""What a server counts, for systems that watch it: a table of metrics, and the pages they are read from."""
+"""What the REST interface tells systems that watch a server: a table of metrics."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from headrace.controller.rest.metrics.metric import Kind, Metric, counters, gauges
+from headrace.web.metrics.metric import Kind, Metric, counters, gauges
 
 CONTROLLER_METRICS: Final[tuple[Metric, ...]] = (
     *gauges(

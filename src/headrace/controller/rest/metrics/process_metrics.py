@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from headrace.controller.rest.metrics.metric import Kind, Metric, counters, gauges, histogram
+from headrace.web.metrics.metric import Kind, Metric, counters, gauges, histogram
 
 _CACHE: Final = [
     *gauges(

@@ -7,8 +7,8 @@ from typing import Final
 
 from headrace.controller.rest.metrics.container_metrics import CONTAINER_METRICS
 from headrace.controller.rest.metrics.controller_metrics import CONTROLLER_METRICS
-from headrace.controller.rest.metrics.metric import Metric
 from headrace.controller.rest.metrics.process_metrics import PROCESS_METRICS
+from headrace.web.metrics.metric import Metric
 
 METRICS: Final[tuple[Metric, ...]] = (*PROCESS_METRICS, *CONTAINER_METRICS, *CONTROLLER_METRICS)
 

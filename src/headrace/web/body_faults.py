@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from headrace.controller.rest.refusals import InvalidFieldError
 from headrace.errors import InvalidArgumentError
+from headrace.web.refusals import InvalidFieldError
 
 _MISSING: Final = re.compile(r"Object missing required field `(\w+)`")
 _TYPE: Final = re.compile(r"Expected `([^`]+)`, got `(\w+)`")

@@ -2,7 +2,7 @@
 
 import pytest
 
-from headrace.controller.rest.origin_rules import (
+from headrace.web.origin_rules import (
     BodyNotJsonError,
     ForeignHostError,
     ForeignPageError,

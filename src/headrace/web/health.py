@@ -9,11 +9,11 @@ from typing import Any, Final
 from starlette.requests import Request
 from starlette.responses import Response
 
-from headrace.controller.rest.answers import answer
 from headrace.controller.rest.models import HealthStatus
-from headrace.controller.rest.refusals import Handler, refusal
-from headrace.controller.rest.server_inside import ServerInside
 from headrace.controller.server import Controller
+from headrace.web.answers import answer
+from headrace.web.process_parts import ServerInside
+from headrace.web.refusals import Handler, refusal
 
 _SHOWN_CHARS: Final = 40
 _OK: Final = 200

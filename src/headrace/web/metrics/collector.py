@@ -16,9 +16,9 @@ from prometheus_client.metrics_core import Metric as Family
 from prometheus_client.registry import Collector
 from prometheus_client.utils import floatToGoString
 
-from headrace.controller.rest.metrics.metric import Kind, Metric
 from headrace.controller.rest.metrics.table import METRICS
 from headrace.runtime.latency import LATENCY_EDGES_S
+from headrace.web.metrics.metric import Kind, Metric
 
 _EDGES: Final = (*map(floatToGoString, LATENCY_EDGES_S), "+Inf")
 

@@ -10,11 +10,11 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from headrace import __version__
-from headrace.controller.rest.health import contributors_of
-from headrace.controller.rest.metrics.collector import StatisticsCollector
-from headrace.controller.rest.refusals import Handler
-from headrace.controller.rest.server_inside import ServerInside
 from headrace.controller.server import Controller
+from headrace.web.health import contributors_of
+from headrace.web.metrics.collector import StatisticsCollector
+from headrace.web.process_parts import ServerInside
+from headrace.web.refusals import Handler
 
 PATH: Final = "/metrics"
 

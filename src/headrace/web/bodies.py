@@ -15,11 +15,11 @@ import msgspec
 from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from headrace.controller.rest.body_faults import explain
 from headrace.controller.rest.models import Model
-from headrace.controller.rest.refusals import BodyTooLargeError
 from headrace.errors import InvalidArgumentError
 from headrace.limits import MIB
+from headrace.web.body_faults import explain
+from headrace.web.refusals import BodyTooLargeError
 
 BODY_BYTES_MAX: Final = 1 * MIB
 DROPPED_BYTES_MAX: Final = 64 * MIB

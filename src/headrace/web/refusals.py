@@ -13,9 +13,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
-from headrace.controller.rest.answers import answer
 from headrace.controller.rest.models import Refusal
-from headrace.controller.rest.origin_rules import BodyNotJsonError, ForeignHostError
 from headrace.errors import (
     AccessDeniedError,
     HeadraceError,
@@ -32,6 +30,8 @@ from headrace.errors import (
     UnauthenticatedError,
 )
 from headrace.runtime.logs import logger
+from headrace.web.answers import answer
+from headrace.web.origin_rules import BodyNotJsonError, ForeignHostError
 
 Handler = Callable[[Request], Awaitable[Response]]
 

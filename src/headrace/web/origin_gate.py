@@ -7,8 +7,8 @@ from typing import Final
 from starlette.datastructures import MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from headrace.controller.rest.origin_rules import OriginRules
-from headrace.controller.rest.refusals import refusal_of
+from headrace.web.origin_rules import OriginRules
+from headrace.web.refusals import refusal_of
 
 _PAGE_HEADERS: Final = {
     "Content-Security-Policy": "default-src 'none'; style-src 'self'; base-uri 'none'; form-action 'none'; "

@@ -1,0 +1,1 @@
+"""What every process serves over HTTP, whatever its parts are: a listener, health, metrics, refusals."""
