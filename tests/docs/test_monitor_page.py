@@ -5,8 +5,8 @@ import re
 from pathlib import Path
 
 import pytest
+from generate_metrics_table import METRICS
 
-from headrace.controller.rest.metrics.table import METRICS
 from headrace.controller.rest.rules import RULES
 from headrace.web.metrics.metric import Kind
 from tests.docs.test_links import anchors

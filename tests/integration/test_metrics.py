@@ -4,10 +4,11 @@ import re
 
 import httpx
 import pytest
+from generate_metrics_table import METRICS
 from prometheus_client.parser import text_string_to_metric_families as parse
 
-from headrace.controller.rest.metrics.table import LEFT_OUT, METRICS
 from headrace.processes.config import StandaloneConfig
+from headrace.processes.metrics.table import LEFT_OUT
 from headrace.processes.standalone import StandaloneServer
 from headrace.runtime.settings_sources import load
 

@@ -197,6 +197,7 @@ PURE = {
     "controller.rest.openapi",
     "controller.rest.operations",
     "controller.rest.rules",
+    "controller.rest.store_beside",
     "controller.streams.bucket_index",
     "controller.streams.cut_sizes",
     "controller.streams.cuts",
@@ -208,6 +209,7 @@ PURE = {
     "controller.transactions.txn_state",
     "processes.descriptor_plan",
     "processes.exposure",
+    "processes.metrics",
     "repair.rebuild.choice",
     "runtime.checksums",
     "runtime.client_variables",
@@ -270,6 +272,7 @@ PURE = {
     "wal.file.zero_steps",
     "web.docs_page",
     "web.metrics",
+    "web.models",
     "web.origin_rules",
     "web.process_parts",
 }

@@ -11,6 +11,7 @@ import socket
 from dataclasses import replace
 
 from headrace.controller.api.issued_tokens import IssuedTokens
+from headrace.controller.rest.store_beside import StoreBeside
 from headrace.controller.server import Controller, GrpcServer
 from headrace.controller.store.tables import TableStore
 from headrace.model.segment_report import SegmentReport
@@ -22,7 +23,6 @@ from headrace.security.gatekeeper import Gatekeeper
 from headrace.security.grpc_credentials import server_credentials
 from headrace.security.tokens import TokenKey
 from headrace.segmentstore.store import SegmentStore
-from headrace.web.process_parts import ServerInside
 from headrace.web.server import RestServer
 
 
@@ -35,14 +35,14 @@ class ControlPlane:
         runtime: Runtime,
         store: SegmentStore,
         segmentstore_port: int,
-        inside: ServerInside | None = None,
+        beside: StoreBeside | None = None,
         gatekeeper: Gatekeeper | None = None,
         token_key: TokenKey | None = None,
         certificates: ServerCertificates | None = None,
     ) -> None:
         """Make the control plane of ``store``. With ``certificates`` both of its ports are encrypted."""
         self._config = config
-        self._inside = inside
+        self._beside = beside
         self._gatekeeper = gatekeeper
         self._tokens = None
         if token_key is not None:
@@ -81,7 +81,7 @@ class ControlPlane:
             self._controller,
             self._config.host,
             self._config.rest_port,
-            self._inside,
+            self._beside,
             self._gatekeeper,
             tls,
             hosts=(*self._config.rest_names(), socket.gethostname()),

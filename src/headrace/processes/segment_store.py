@@ -18,6 +18,7 @@ from headrace.errors import FencedOutError
 from headrace.processes.config import StandaloneConfig
 from headrace.processes.descriptor_plan import DescriptorPlan
 from headrace.processes.optimiser_status import optimiser_status
+from headrace.processes.store_health import store_contributors
 from headrace.runtime.allocator import return_free_memory
 from headrace.runtime.context import Runtime
 from headrace.runtime.supervisor import Supervisor
@@ -51,6 +52,8 @@ from headrace.wal.contract import Wal
 from headrace.wal.frame_memory import FrameMemory
 from headrace.wal.loop_writes import LoopWrites
 from headrace.wal.stores import make_logs
+from headrace.web.metrics.metric import Metric
+from headrace.web.process_parts import STARTING, UP, Contributor
 
 _logger = logging.getLogger(__name__)
 
@@ -124,6 +127,7 @@ class DataPlane:
         self._optimiser_switch = OptimiserSwitch()
         self._on_taken_over = on_taken_over
         self._taken_over: set[int] = set()
+        self._is_started = False
         self.registry = ContainerRegistry(containers)
         self.assignment = ContainerAssignment(
             self.registry,
@@ -152,6 +156,7 @@ class DataPlane:
             await self._close_storage()
             raise
         self._supervisor.spawn("trim", self._trim())
+        self._is_started = True
 
     async def _trim(self) -> None:
         while True:
@@ -264,9 +269,21 @@ class DataPlane:
         """State of every container, running or not."""
         return self.registry.health()
 
-    def storage_refusals(self) -> dict[str, str]:
-        """Why long-term storage refuses calls now, by kind."""
-        return {} if self._provider is None else self._provider.statistics().refusals()
+    @property
+    def metrics(self) -> tuple[Metric, ...]:
+        """What of :meth:`statistics` systems for monitoring read."""
+        from headrace.processes.metrics.table import METRICS  # late: most processes are never asked
+
+        return METRICS
+
+    def status(self) -> str:
+        """STARTING until every container was recovered once, then UP."""
+        return UP if self._is_started else STARTING
+
+    def contributors(self) -> list[Contributor]:
+        """The state of long-term storage, and of every container."""
+        refusals = {} if self._provider is None else self._provider.statistics().refusals()
+        return store_contributors(refusals, self.container_health())
 
     def statistics(self) -> dict[str, object]:
         """What cache, storage, listener and every container count and hold now."""

@@ -15,10 +15,10 @@ import msgspec
 from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from headrace.controller.rest.models import Model
 from headrace.errors import InvalidArgumentError
 from headrace.limits import MIB
 from headrace.web.body_faults import explain
+from headrace.web.models import Model
 from headrace.web.refusals import BodyTooLargeError
 
 BODY_BYTES_MAX: Final = 1 * MIB

@@ -1,47 +1,83 @@
-"""What the REST interface may ask of the rest of its process, if a segment store runs in it."""
+"""What a process knows of its parts: each says how it is and what it counts, and brings its table of metrics.
+
+The pages of a process show what its parts give, one after another. A part does not know the others.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Protocol
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final, Protocol
+
+from headrace.web.metrics.metric import Kind, Metric
+
+UP, STARTING, DOWN = "UP", "STARTING", "DOWN"
+
+READY: Final = Metric(
+    "ready", "headrace_ready", Kind.GAUGE, "Whether every part of the process is ready: 1 or 0."
+)
 
 
-class ContainerCondition(Protocol):
-    """State of one container."""
+@dataclass(slots=True)
+class Contributor:
+    """The process, or something of a part that has a state of its own.
+
+    The process is ready if all its contributors are. It is alive without them: they start again by
+    themselves, or stay offline because a restart could destroy evidence.
+    """
+
+    name: str
+    status: str
+    details: dict[str, str] = field(default_factory=dict)
+    has_ready_parts: bool = True
+    hindered: str = ""
+    """What it cannot do now, and why; empty if there is nothing."""
 
     @property
-    def container_id(self) -> int: ...
+    def ready(self) -> bool:
+        return self.status == UP and self.has_ready_parts and not self.hindered
 
     @property
-    def online(self) -> bool: ...
+    def alive(self) -> bool:
+        return self.status in {UP, STARTING}
+
+
+class ProcessPart(Protocol):
+    """A part of a process, as those who watch the process see it. Asked on its loop."""
 
     @property
-    def restarts(self) -> int: ...
+    def metrics(self) -> Sequence[Metric]:
+        """Its table: which of its statistics are metrics."""
 
-    @property
-    def last_failure(self) -> str: ...
+    def status(self) -> str:
+        """UP, STARTING or DOWN: whether it does its work at all, whatever hinders its contributors."""
 
-    @property
-    def waits_for(self) -> str: ...
+    def statistics(self) -> Mapping[str, object]:
+        """What it counts and holds now, by names that no other part of the process has."""
+
+    def contributors(self) -> Sequence[Contributor]:
+        """What of it has a state of its own; cheap enough for probes."""
 
 
-class ServerInside(Protocol):
-    """The segment store beside the controller. Asked on its loop."""
+def contributors_of(parts: Iterable[ProcessPart]) -> dict[str, Contributor]:
+    """Return the state of everything that has one, by name."""
+    return {found.name: found for part in parts for found in part.contributors()}
 
-    def statistics(self) -> dict[str, object]:
-        """What every part counts and holds, by part; ``containers`` by their numbers."""
 
-    async def purge(self, segments: Sequence[str]) -> None:
-        """Make unreadable what was truncated of these segments, and what was deleted of any."""
+def status_of(parts: Iterable[ProcessPart]) -> str:
+    """Return the state of a process with these parts: UP once all of them are."""
+    found = {part.status() for part in parts}
+    return next((status for status in (DOWN, STARTING) if status in found), UP)
 
-    def optimisers(self) -> dict[str, object]:
-        """The state and progress of the storage optimisers, as a JSON object."""
 
-    def pause_optimisers(self, *, paused: bool) -> None:
-        """Pause the storage optimisers of all containers after their current step, or resume them."""
+def metrics_of(parts: Iterable[ProcessPart]) -> tuple[Metric, ...]:
+    """Return the table of a process with these parts."""
+    return (READY, *(metric for part in parts for metric in part.metrics))
 
-    def storage_refusals(self) -> dict[str, str]:
-        """Why long-term storage refuses calls now, by kind; empty if it does not. Cheap enough for probes."""
 
-    def container_health(self) -> Sequence[ContainerCondition]:
-        """The state of every container; cheap enough for probes."""
+def statistics_of(parts: Sequence[ProcessPart]) -> dict[str, object]:
+    """Return what the metrics of these parts are read from."""
+    found: dict[str, object] = {"ready": all(each.ready for each in contributors_of(parts).values())}
+    for part in parts:
+        found.update(part.statistics())
+    return found

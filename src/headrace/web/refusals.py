@@ -13,7 +13,6 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
-from headrace.controller.rest.models import Refusal
 from headrace.errors import (
     AccessDeniedError,
     HeadraceError,
@@ -31,6 +30,7 @@ from headrace.errors import (
 )
 from headrace.runtime.logs import logger
 from headrace.web.answers import answer
+from headrace.web.models import Refusal
 from headrace.web.origin_rules import BodyNotJsonError, ForeignHostError
 
 Handler = Callable[[Request], Awaitable[Response]]

@@ -15,12 +15,12 @@ from collections.abc import Callable, Collection, Iterator
 from functools import partial
 from typing import Any, Final
 
+from headrace.controller.rest.store_beside import StoreBeside
 from headrace.controller.server import Controller
 from headrace.model.endpoint import hosts_to_bind
 from headrace.runtime.supervisor import Supervisor
 from headrace.security.access import Gatekeeper
 from headrace.security.tls_transport import ContextSource, TlsAcceptor
-from headrace.web.process_parts import ServerInside
 
 _NOT_HERE: Final = frozenset({errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL})
 """An address of a host that this machine does not have: localhost is often ::1 too, also without IPv6."""
@@ -34,7 +34,7 @@ class RestServer:
         controller: Controller,
         host: str,
         port: int,
-        inside: ServerInside | None = None,
+        inside: StoreBeside | None = None,
         gatekeeper: Gatekeeper | None = None,
         tls: ContextSource | None = None,
         hosts: Collection[str] = (),

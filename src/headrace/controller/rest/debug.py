@@ -15,12 +15,12 @@ from starlette.responses import Response
 
 from headrace.controller.events.request_format import decode_event
 from headrace.controller.rest.models import FailedEvent, FailedEvents
+from headrace.controller.rest.store_beside import StoreBeside
 from headrace.controller.server import Controller
 from headrace.controller.store.rows.event_rows import FailedEventRow
 from headrace.errors import DataCorruptionError
 from headrace.runtime.statistics import plain_values
 from headrace.web.answers import answer
-from headrace.web.process_parts import ServerInside
 from headrace.web.refusals import Handler, refusal
 
 PATH = "/v1/debug/statistics"
@@ -28,13 +28,13 @@ FAILED_PATH = "/v1/debug/failed-events"
 _SHOWN_CHARS: Final = 40
 
 
-def debug_handlers(controller: Controller, inside: ServerInside | None) -> dict[str, Handler]:
-    """Return what answers a GET of each path under ``/v1/debug``; ``inside`` describes the segment store, if
-    one is here.
+def debug_handlers(controller: Controller, store: StoreBeside | None) -> dict[str, Handler]:
+    """Return what answers a GET of each path under ``/v1/debug``; ``store`` is the segment store, if one
+    is here.
     """
 
     async def show(request: Request) -> Response:
-        found = inside.statistics() if inside is not None else {}
+        found = store.statistics() if store is not None else {}
         wanted = request.query_params.get("container")
         if wanted is not None:
             containers = found.get("containers")

@@ -12,9 +12,10 @@ from __future__ import annotations
 
 from typing import Annotated, Final
 
-from msgspec import UNSET, Meta, Struct, UnsetType
+from msgspec import UNSET, Meta, UnsetType
 
 from headrace.limits import INT64_MAX
+from headrace.web.models import Model
 
 INT32_MAX: Final = (1 << 31) - 1
 """What the control protocol can say of numbers of segments and rates."""
@@ -25,10 +26,6 @@ SEALED: Final = "SEALED"
 
 Int32 = Annotated[int, Meta(ge=0, le=INT32_MAX)]
 Int64 = Annotated[int, Meta(ge=0, le=INT64_MAX)]
-
-
-class Model(Struct, rename="camel"):
-    """A JSON object."""
 
 
 # ---------------------------------------------------------------------------------------- requests and parts
@@ -205,17 +202,6 @@ class ReaderGroupProperty(Model):
     online_reader_ids: list[str]
 
 
-class HealthStatus(Model):
-    """The state of the process, or of one of its parts: UP, STARTING or DOWN."""
-
-    name: str
-    status: str
-    readiness: bool
-    liveness: bool
-    details: dict[str, str]
-    children: dict[str, HealthStatus]
-
-
 class FailedEvent(Model):
     """A request between controllers that was set aside; no kind and stream if its bytes are damaged."""
 
@@ -257,10 +243,3 @@ class OptimiserStatus(Model):
     mode: str
     paused: bool
     containers: list[ContainerOptimiser]
-
-
-class Refusal(Model, omit_defaults=True):
-    """Why something was not done; ``field`` names the member or option that it is about, if it is one."""
-
-    error: str
-    field: str = ""

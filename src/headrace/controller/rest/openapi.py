@@ -10,10 +10,10 @@ from typing import Any, Final
 
 from msgspec.json import schema_components
 
-from headrace.controller.rest.models import Refusal
 from headrace.controller.rest.operations import OPERATIONS, PARAMETERS, Operation
 from headrace.controller.rest.rules import RULES
 from headrace.security.permission import Permission
+from headrace.web.models import Refusal
 from headrace.web.origin_rules import NAMELESS_PATHS
 
 Document = dict[str, Any]

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from headrace.controller.rest import models as m
+from headrace.web.models import HealthStatus, Model
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +33,7 @@ class Operation:
     """The type of the JSON; None: the answer is empty."""
 
     status: int = 200
-    body: type[m.Model] | None = None
+    body: type[Model] | None = None
     options: tuple[Option, ...] = ()
     refusals: tuple[int, ...] = ()
     """Beside those that every operation of its kind has."""
@@ -59,12 +60,12 @@ _HEALTH_VIEWS: Final[Mapping[str, tuple[Any, str]]] = {
 
 OPERATIONS: Final[Mapping[tuple[str, str], Operation]] = {
     ("GET", "/ping"): Operation("ping", "Answer, and nothing else."),
-    ("GET", "/health"): Operation("health", "Health of the process and its parts.", m.HealthStatus),
+    ("GET", "/health"): Operation("health", "Health of the process and its parts.", HealthStatus),
     ("GET", "/ready"): Operation(
-        "ready", "The same, with status 503 unless every part is ready.", m.HealthStatus, refusals=(503,)
+        "ready", "The same, with status 503 unless every part is ready.", HealthStatus, refusals=(503,)
     ),
     ("GET", "/live"): Operation(
-        "live", "The same, with status 503 unless the process is alive.", m.HealthStatus, refusals=(503,)
+        "live", "The same, with status 503 unless the process is alive.", HealthStatus, refusals=(503,)
     ),
     ("GET", "/metrics"): Operation(
         "metrics",
@@ -134,8 +135,8 @@ OPERATIONS: Final[Mapping[tuple[str, str], Operation]] = {
     ),
     ("GET", _GROUP): Operation("getReaderGroup", "Show a reader group.", m.ReaderGroupProperty),
     ("DELETE", _GROUP): Operation("deleteReaderGroup", "Delete a reader group.", status=204),
-    ("GET", _HEALTH): Operation("getHealth", "Health of the process and its parts.", m.HealthStatus),
-    ("GET", f"{_HEALTH}/{{part}}"): Operation("getPartHealth", "Health of one part.", m.HealthStatus),
+    ("GET", _HEALTH): Operation("getHealth", "Health of the process and its parts.", HealthStatus),
+    ("GET", f"{_HEALTH}/{{part}}"): Operation("getPartHealth", "Health of one part.", HealthStatus),
     **{
         ("GET", f"{_HEALTH}/{name}{tail}"): Operation(
             f"get{whose}{name.title()}", f"Of {what}: {text}; always with status 200.", kind

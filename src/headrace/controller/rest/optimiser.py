@@ -12,26 +12,26 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from headrace.controller.rest.models import OptimiserRequest, OptimiserStatus
+from headrace.controller.rest.store_beside import StoreBeside
 from headrace.web.answers import answer
 from headrace.web.bodies import body_of
-from headrace.web.process_parts import ServerInside
 from headrace.web.refusals import Handler, refusal
 
 PATH: Final = "/v1/storage/optimiser"
 
 
-def optimiser_handlers(inside: ServerInside | None) -> dict[str, Handler]:
-    """Return what answers each verb of ``PATH``; ``inside`` is the segment store, if one is here."""
+def optimiser_handlers(store: StoreBeside | None) -> dict[str, Handler]:
+    """Return what answers each verb of ``PATH``; ``store`` is the segment store, if one is here."""
 
     async def show(_: Request) -> Response:
-        if inside is None:
+        if store is None:
             return refusal(404, "there is no segment store in this process")
-        return answer(msgspec.convert(inside.optimisers(), OptimiserStatus))
+        return answer(msgspec.convert(store.optimisers(), OptimiserStatus))
 
     async def switch(request: Request) -> Response:
         paused = (await body_of(request, OptimiserRequest)).paused
-        if inside is not None:
-            inside.pause_optimisers(paused=paused)
+        if store is not None:
+            store.pause_optimisers(paused=paused)
         return await show(request)
 
     return {"GET": show, "PUT": switch}

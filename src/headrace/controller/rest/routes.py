@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Final
 
 from msgspec import UNSET
@@ -18,6 +19,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from headrace.controller.rest.admission import admitting, shows
+from headrace.controller.rest.controller_part import ControllerPart
 from headrace.controller.rest.debug import debug_handlers
 from headrace.controller.rest.described import description_handlers
 from headrace.controller.rest.documents import (
@@ -48,6 +50,7 @@ from headrace.controller.rest.models import (
 )
 from headrace.controller.rest.optimiser import PATH as OPTIMISER_PATH
 from headrace.controller.rest.optimiser import optimiser_handlers
+from headrace.controller.rest.store_beside import StoreBeside
 from headrace.controller.server import Controller
 from headrace.controller.store.rows.stream_row import StreamRow, decode_stream
 from headrace.controller.workflows.cuts_in_time import cut_at
@@ -64,7 +67,7 @@ from headrace.web.metrics.page import PATH as METRICS_PATH
 from headrace.web.metrics.page import metrics_handler
 from headrace.web.origin_gate import OriginGate
 from headrace.web.origin_rules import OriginRules
-from headrace.web.process_parts import ServerInside
+from headrace.web.process_parts import ProcessPart, contributors_of, metrics_of, statistics_of, status_of
 from headrace.web.refusals import Handler, InvalidFieldError, guarded, refusal, refuse_route
 
 _PAGE_ROWS: Final = 1000
@@ -79,7 +82,7 @@ class RestRoutes:
     def __init__(
         self,
         controller: Controller,
-        inside: ServerInside | None = None,
+        store: StoreBeside | None = None,
         gatekeeper: Gatekeeper | None = None,
         hosts: Iterable[str] = (),
     ) -> None:
@@ -87,7 +90,7 @@ class RestRoutes:
         which requests are answered, beside addresses and localhost.
         """
         self._controller = controller
-        self._inside = inside
+        self._store = store
         self._gatekeeper = gatekeeper
         self._origins = OriginRules(hosts)
         self._context = controller.context
@@ -117,15 +120,21 @@ class RestRoutes:
         }
         table: dict[str, dict[str, Handler]] = {
             "/ping": {"GET": self.ping},
-            OPTIMISER_PATH: optimiser_handlers(self._inside),
+            OPTIMISER_PATH: optimiser_handlers(self._store),
         }
         for path, handlers in needs_metadata.items():
             table[path] = {verb: self._when_ready(handler) for verb, handler in handlers.items()}
+        own, beside = ControllerPart(self._controller), () if self._store is None else (self._store,)
+        parts: list[ProcessPart] = [own, *beside]
         for always in (
-            health_handlers(self._controller, self._inside, with_details=self._gatekeeper is None),
-            debug_handlers(self._controller, self._inside),
+            health_handlers(
+                partial(contributors_of, parts),
+                partial(status_of, parts),
+                with_details=self._gatekeeper is None,
+            ),
+            debug_handlers(self._controller, self._store),
             description_handlers(),
-            {METRICS_PATH: metrics_handler(self._controller, self._inside)},
+            {METRICS_PATH: metrics_handler(metrics_of([*beside, own]), partial(statistics_of, parts))},
         ):
             table |= {path: {"GET": handler} for path, handler in always.items()}
         return [
@@ -243,11 +252,11 @@ class RestRoutes:
         """Of our own: when it answers, what lies before the head is in no file and no object any more."""
         scope, name = request.path_params["scope"], request.path_params["stream"]
         row = (await self._context.directory.get(scope, name)).row
-        if self._inside is None:
+        if self._store is None:
             return refusal(404, "there is no segment store in this process")
         heads = dict(row.truncation or ())
         segments = heads.keys() | dict(row.truncating or ()).keys()
-        await self._inside.purge([segment_name(scope, name, segment_id) for segment_id in sorted(segments)])
+        await self._store.purge([segment_name(scope, name, segment_id) for segment_id in sorted(segments)])
         text = StreamCut.from_offsets(scope, name, heads).as_text() if heads else UNSET
         return answer(PurgedStream(scope, name, text, segment_offsets(heads)))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate
 from typing import Any, Final
 
@@ -16,7 +16,6 @@ from prometheus_client.metrics_core import Metric as Family
 from prometheus_client.registry import Collector
 from prometheus_client.utils import floatToGoString
 
-from headrace.controller.rest.metrics.table import METRICS
 from headrace.runtime.latency import LATENCY_EDGES_S
 from headrace.web.metrics.metric import Kind, Metric
 
@@ -27,12 +26,15 @@ Tree = dict[str, Any]
 
 
 class StatisticsCollector(Collector):
-    """All metrics of the table that ``find_statistics`` has values for. Used on the loop of the parts."""
+    """All metrics of a table that ``find_statistics`` has values for. Used on the loop of the parts."""
 
-    def __init__(self, find_statistics: Callable[[], Mapping[str, object]], version: str) -> None:
+    def __init__(
+        self, metrics: Sequence[Metric], find_statistics: Callable[[], Mapping[str, object]], version: str
+    ) -> None:
+        self._metrics = metrics
         self._find_statistics = find_statistics
         self._version = version
-        self._tree = _tree_of(METRICS)
+        self._tree = _tree_of(metrics)
 
     def describe(self) -> Iterable[Family]:
         """Name no metrics: they are not looked for twice when the collector is registered."""
@@ -41,7 +43,7 @@ class StatisticsCollector(Collector):
     def collect(self) -> Iterator[Family]:
         """Yield each metric that has a value now, in the order of the table."""
         yield InfoMetricFamily("headrace_build", "The version of this server.", {"version": self._version})
-        families = {id(metric): _family_of(metric) for metric in METRICS}
+        families = {id(metric): _family_of(metric) for metric in self._metrics}
         _walk(self._tree, self._find_statistics(), (), families)
         yield from (family for family in families.values() if family.samples)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector, ProcessCollector
@@ -10,25 +11,19 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from headrace import __version__
-from headrace.controller.server import Controller
-from headrace.web.health import contributors_of
 from headrace.web.metrics.collector import StatisticsCollector
-from headrace.web.process_parts import ServerInside
+from headrace.web.metrics.metric import Metric
 from headrace.web.refusals import Handler
 
 PATH: Final = "/metrics"
 
 
-def metrics_handler(controller: Controller, inside: ServerInside | None) -> Handler:
+def metrics_handler(
+    metrics: Sequence[Metric], find_statistics: Callable[[], Mapping[str, object]]
+) -> Handler:
     """Return what answers a GET of ``/metrics``: text, in the format that the header ``Accept`` asks for."""
-
-    def find_statistics() -> dict[str, object]:
-        parts = contributors_of(controller, inside).values()
-        found = inside.statistics() if inside is not None else {}
-        return {"ready": all(part.ready for part in parts), **found, "controller": controller.statistics()}
-
     registry = CollectorRegistry()
-    registry.register(StatisticsCollector(find_statistics, __version__))
+    registry.register(StatisticsCollector(metrics, find_statistics, __version__))
     for collector in (ProcessCollector, PlatformCollector, GCCollector):
         collector(registry=registry)
 

@@ -5,11 +5,14 @@ from dataclasses import dataclass, field
 
 import httpx
 import pytest
+from generate_metrics_table import METRICS
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
-from headrace.controller.rest.metrics.table import LEFT_OUT, METRICS
 from headrace.controller.rest.routes import RestRoutes
+from headrace.processes.metrics.table import LEFT_OUT
+from headrace.processes.metrics.table import METRICS as STORE_METRICS
+from headrace.processes.store_health import store_contributors
 from headrace.storage.providers.wrappers.measured import CallStatistics
 from headrace.web.metrics.metric import Kind
 from tests.unit.controller.rest.test_rest_debug import Condition
@@ -28,6 +31,8 @@ class Tasks:
 class Store:
     """A store with two containers, one of them offline, and calls that took some time."""
 
+    metrics = STORE_METRICS
+
     def __init__(self):
         self.read = CallStatistics(
             calls=4, errors={"NoSuchObjectError": 1}, bytes=7, seconds_total=5.5, by_bucket=[1, 0, 2]
@@ -43,11 +48,11 @@ class Store:
             },
         }
 
-    def storage_refusals(self):
-        return {}
+    def status(self):
+        return "UP"
 
-    def container_health(self):
-        return [Condition(0, True), Condition(1, False)]
+    def contributors(self):
+        return store_contributors({}, [Condition(0, True), Condition(1, False)])
 
 
 @pytest.fixture

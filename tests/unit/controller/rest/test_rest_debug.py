@@ -10,6 +10,7 @@ from headrace.controller.events.request_format import encode_event
 from headrace.controller.rest.routes import RestRoutes
 from headrace.controller.store.contract import ABSENT
 from headrace.controller.store.rows.event_rows import FailedEventRow, ProgressRow
+from headrace.processes.store_health import store_contributors
 
 
 @dataclass(slots=True)
@@ -27,20 +28,26 @@ class Condition:
 
 
 class SegmentStoreBeside:
-    """Two containers, one of them offline."""
+    """Three containers, one of them offline."""
 
-    def statistics(self):
-        return {"cache": Counted(3), "containers": {0: {"log": Counted(1)}, 1: {"log": Counted(2)}}}
+    metrics = ()
 
-    def storage_refusals(self):
-        return {}
-
-    def container_health(self):
-        return [
+    def __init__(self):
+        self.refusals = {}
+        self.containers = [
             Condition(0, True),
             Condition(1, False, 7, "DataCorruptionError: a bit"),
             Condition(2, True, waits_for="space on the disk of the log"),
         ]
+
+    def status(self):
+        return "UP"
+
+    def statistics(self):
+        return {"cache": Counted(3), "containers": {0: {"log": Counted(1)}, 1: {"log": Counted(2)}}}
+
+    def contributors(self):
+        return store_contributors(self.refusals, self.containers)
 
 
 @pytest.fixture
@@ -95,7 +102,7 @@ async def test_a_process_with_an_offline_container_is_up_and_alive_but_not_ready
         views = [(await web.get(f"/health/{view}")).json() for view in ("readiness", "liveness", "status")]
         assert views == [False, True, "UP"]
         assert (await web.get("/health/readiness/container-0")).json() is True
-        store.container_health = lambda: [Condition(0, True), Condition(1, True)]
+        store.containers = [Condition(0, True), Condition(1, True)]
         assert (await web.get("/health/readiness")).json() is True
         assert (await web.get("/health/details")).json() == {}
 
@@ -108,7 +115,7 @@ async def test_the_status_of_a_probe_tells(world):
         assert ready.status_code == 503
         assert ready.json()["details"]["notReady"].startswith("container-1, ")
         assert (await web.get("/live")).status_code == (await web.get("/health/")).status_code == 200
-        store.container_health = lambda: [Condition(0, True), Condition(1, True)]
+        store.containers = [Condition(0, True), Condition(1, True)]
         assert (await web.get("/ready")).status_code == (await web.head("/ready")).status_code == 200
         assert (await web.get("/ready")).json() == (await web.get("/v1/health")).json()
     async with client_of(controller, store) as web:
@@ -162,16 +169,16 @@ async def test_the_statistics_say_which_buckets_have_this_owner(controller):
 
 async def test_a_process_whose_storage_refuses_is_not_ready_and_says_why(controller):
     store = SegmentStoreBeside()
-    store.container_health = lambda: [Condition(0, True)]
+    store.containers = [Condition(0, True)]
     async with client_of(controller, store) as web:
         assert (await web.get("http://test/ready")).status_code == 200
         assert (await web.get("/health/details/longTermStorage")).json() == {}
-        store.storage_refusals = lambda: {"create": "s3://b has expired", "read": "s3://b has expired"}
+        store.refusals = {"create": "s3://b has expired", "read": "s3://b has expired"}
         ready = await web.get("http://test/ready")
         assert (ready.status_code, ready.json()["status"]) == (503, "UP")
         assert ready.json()["details"]["notReady"] == (
             "longTermStorage (refuses create, read: s3://b has expired)"
         )
         found = (await web.get("/health/details/longTermStorage")).json()
-        assert found == store.storage_refusals()
+        assert found == store.refusals
         assert (await web.get("http://test/live")).status_code == 200

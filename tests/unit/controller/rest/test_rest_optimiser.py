@@ -10,6 +10,7 @@ from headrace.storage.chunks.rewriter import RewriteStatistics
 
 
 class Optimisers:
+    metrics = ()
     paused = False
 
     def optimisers(self):

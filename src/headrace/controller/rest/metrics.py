@@ -1,4 +1,4 @@
-"""The metrics of the controller. Pure."""
+"""The table of metrics that a controller brings. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The metrics of a process as a whole: caches, chunk store, threads, connections. Pure."""
+"""The metrics of a segment store as a whole: caches, chunk store, threads, connections. Pure."""
 
 from __future__ import annotations
 
@@ -178,8 +178,7 @@ _LOADS: Final = [
     ),
 ]
 
-PROCESS_METRICS: Final[tuple[Metric, ...]] = (
-    Metric("ready", "headrace_ready", Kind.GAUGE, "Whether every part of the process is ready: 1 or 0."),
+STORE_METRICS: Final[tuple[Metric, ...]] = (
     *_CACHE,
     *_LOGS,
     *_CHUNKS,

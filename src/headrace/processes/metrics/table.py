@@ -1,16 +1,17 @@
-"""Every metric of ours, and every statistic that is none, with its reason. Pure."""
+"""The table that a segment store brings: every metric of its statistics, and every statistic that is none,
+with its reason. Pure.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Final
 
-from headrace.controller.rest.metrics.container_metrics import CONTAINER_METRICS
-from headrace.controller.rest.metrics.controller_metrics import CONTROLLER_METRICS
-from headrace.controller.rest.metrics.process_metrics import PROCESS_METRICS
+from headrace.processes.metrics.container_metrics import CONTAINER_METRICS
+from headrace.processes.metrics.store_metrics import STORE_METRICS
 from headrace.web.metrics.metric import Metric
 
-METRICS: Final[tuple[Metric, ...]] = (*PROCESS_METRICS, *CONTAINER_METRICS, *CONTROLLER_METRICS)
+METRICS: Final[tuple[Metric, ...]] = (*STORE_METRICS, *CONTAINER_METRICS)
 
 _A_MAXIMUM: Final = "a maximum since the start, which never falls again; the histogram or the gauge tells"
 _A_LAST: Final = "the value of one moment; the histogram tells"

@@ -1,1 +1,0 @@
-"""What the REST interface tells systems that watch a server: a table of metrics."""
