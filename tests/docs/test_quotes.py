@@ -45,7 +45,7 @@ OF_OTHERS = {
     "the driver runs Python 3.11 ..., a worker Python 3.12 ...": "the same",
     "needs pyarrow, not installed for this Python": "the same",
     "spark, controller, segmentstore": "names of packages",
-    "client, storage, wal": "the same",
+    "client, storage, wal, web": "the same",
 }
 """What is quoted of others, or is no quote."""
 

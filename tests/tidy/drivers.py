@@ -275,5 +275,6 @@ PURE = {
     "web.models",
     "web.origin_rules",
     "web.process_parts",
+    "web.rules",
 }
 """What is pure in a package of drivers, without ``headrace.``: a module, or a package."""

@@ -9,7 +9,7 @@ from tests.tidy.source_tree import ROOT
 CONTRACTS = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
 
 
-@pytest.mark.parametrize("package", ["headrace.segmentstore", "headrace.controller"])
+@pytest.mark.parametrize("package", ["headrace.segmentstore", "headrace.controller", "headrace.web"])
 def test_the_layers_inside_a_package_are_told_in_full(package):
     inside = [each for each in CONTRACTS if each.get("containers") == [package]]
     assert [(each["type"], each["exhaustive"]) for each in inside] == [("layers", True)]

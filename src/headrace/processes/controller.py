@@ -23,7 +23,7 @@ from headrace.security.gatekeeper import Gatekeeper
 from headrace.security.grpc_credentials import server_credentials
 from headrace.security.tokens import TokenKey
 from headrace.segmentstore.store import SegmentStore
-from headrace.web.server import RestServer
+from headrace.web.server import Application, WebServer
 
 
 class ControlPlane:
@@ -70,24 +70,22 @@ class ControlPlane:
             ),
         )
         self._grpc: GrpcServer | None = None
-        self._rest: RestServer | None = None
+        self._rest: WebServer | None = None
         self.grpc_port = config.controller_port
         self.rest_port = config.rest_port
 
     async def start_rest(self) -> None:
         """Answer questions about health and statistics. Raises OSError if the address is taken."""
         tls = None if self._certificates is None else self._certificates.context
-        self._rest = RestServer(
-            self._controller,
-            self._config.host,
-            self._config.rest_port,
-            self._beside,
-            self._gatekeeper,
-            tls,
-            hosts=(*self._config.rest_names(), socket.gethostname()),
-        )
+        self._rest = WebServer(self._make_application, self._config.host, self._config.rest_port, tls)
         self.rest_port = await self._rest.start()
         self._rest.serve()
+
+    def _make_application(self) -> Application:
+        from headrace.controller.rest.routes import RestRoutes  # late, with the web libraries
+
+        names = (*self._config.rest_names(), socket.gethostname())
+        return RestRoutes(self._controller, self._beside, self._gatekeeper, names).application()
 
     async def start(self) -> None:
         """Serve control calls. Raises OSError if an address is taken."""

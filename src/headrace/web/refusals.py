@@ -113,15 +113,19 @@ def guarded(handler: Handler) -> Handler:
     return handle
 
 
-async def refuse_route(request: Request, error: Exception) -> Response:
-    """Answer for a path that does not exist, or that has not this verb."""
-    assert isinstance(error, HTTPException)
-    allowed = ", ".join(sorted((error.headers or {}).get("Allow", "").split(", ")))
-    what = (
-        f"{request.method} is not allowed here, but {allowed}"
-        if allowed
-        else "there is no such path; /docs lists all"
-    )
-    answer = refusal(error.status_code, f"{request.url.path}: {what}")
-    answer.headers.update(error.headers or {})
-    return answer
+def refusing_routes(where_paths_are_told: str) -> Callable[[Request, Exception], Awaitable[Response]]:
+    """Return what answers for a path that does not exist, or that has not the verb of the request."""
+
+    async def refuse(request: Request, error: Exception) -> Response:
+        assert isinstance(error, HTTPException)
+        allowed = ", ".join(sorted((error.headers or {}).get("Allow", "").split(", ")))
+        what = (
+            f"{request.method} is not allowed here, but {allowed}"
+            if allowed
+            else f"there is no such path; {where_paths_are_told}"
+        )
+        answer = refusal(error.status_code, f"{request.url.path}: {what}")
+        answer.headers.update(error.headers or {})
+        return answer
+
+    return refuse

@@ -1,7 +1,7 @@
-"""Serves the REST interface on the controller's loop.
+"""Serves an application by HTTP, on the loop of the process that it tells about.
 
-The web libraries are imported at the first connection: a process whose REST interface nobody uses, as most
-that tests start, does not pay for them, and they do not delay a start.
+The application is made, and the web libraries are imported, at the first connection: a process whose port
+nobody uses, as most that tests start, does not pay for them, and they do not delay a start.
 """
 
 from __future__ import annotations
@@ -11,45 +11,40 @@ import contextlib
 import errno
 import importlib
 import socket
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from functools import partial
 from typing import Any, Final
 
-from headrace.controller.rest.store_beside import StoreBeside
-from headrace.controller.server import Controller
 from headrace.model.endpoint import hosts_to_bind
 from headrace.runtime.supervisor import Supervisor
-from headrace.security.access import Gatekeeper
 from headrace.security.tls_transport import ContextSource, TlsAcceptor
+
+Application = Callable[..., Awaitable[None]]
+"""Of ASGI: its types are those of a library that is loaded late."""
 
 _NOT_HERE: Final = frozenset({errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL})
 """An address of a host that this machine does not have: localhost is often ::1 too, also without IPv6."""
 
 
-class RestServer:
-    """One HTTP listener. Used on the controller's loop."""
+class WebServer:
+    """One HTTP listener. Used on one loop, which is that of its application."""
 
     def __init__(
         self,
-        controller: Controller,
+        make_application: Callable[[], Application],
         host: str,
         port: int,
-        inside: StoreBeside | None = None,
-        gatekeeper: Gatekeeper | None = None,
         tls: ContextSource | None = None,
-        hosts: Collection[str] = (),
     ) -> None:
-        """Make a listener that does nothing yet. With ``tls`` every connection is encrypted. ``hosts``: its
-        names, beside addresses and localhost.
+        """Make a listener that does nothing yet. With ``tls`` every connection is encrypted.
+
+        ``make_application`` is called at most once, in a thread, and imports there what it needs.
         """
-        self._controller = controller
-        self._inside = inside
-        self._gatekeeper = gatekeeper
-        self._hosts = hosts
+        self._make_application = make_application
         self._tls = None if tls is None else TlsAcceptor(tls)
         self._host = host
         self._port = port
-        self._supervisor = Supervisor("rest")
+        self._supervisor = Supervisor("web")
         self._server: Any = None
         self._listeners: list[socket.socket] = []
         self._serving: asyncio.Task[None] | None = None
@@ -107,10 +102,10 @@ class RestServer:
         # that come meanwhile wait in the listener's backlog.
         loop = asyncio.get_running_loop()
         uvicorn = await loop.run_in_executor(None, importlib.import_module, "uvicorn")
-        routes = await loop.run_in_executor(None, importlib.import_module, "headrace.controller.rest.routes")
+        application = await loop.run_in_executor(None, self._make_application)
         http = await loop.run_in_executor(None, importlib.import_module, "uvicorn.protocols.http.auto")
         config = uvicorn.Config(
-            routes.RestRoutes(self._controller, self._inside, self._gatekeeper, self._hosts).application(),
+            application,
             http=self._encrypted(http.AutoHTTPProtocol),
             lifespan="off",
             ws="none",

@@ -11,14 +11,12 @@ from functools import partial
 from typing import Final
 
 from msgspec import UNSET
-from starlette.applications import Starlette
-from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
-from headrace.controller.rest.admission import admitting, shows
+from headrace import __version__
 from headrace.controller.rest.controller_part import ControllerPart
 from headrace.controller.rest.debug import debug_handlers
 from headrace.controller.rest.described import description_handlers
@@ -50,6 +48,7 @@ from headrace.controller.rest.models import (
 )
 from headrace.controller.rest.optimiser import PATH as OPTIMISER_PATH
 from headrace.controller.rest.optimiser import optimiser_handlers
+from headrace.controller.rest.rules import RULES
 from headrace.controller.rest.store_beside import StoreBeside
 from headrace.controller.server import Controller
 from headrace.controller.store.rows.stream_row import StreamRow, decode_stream
@@ -60,15 +59,15 @@ from headrace.model.names import READER_GROUP_PREFIX, check_user_name, segment_n
 from headrace.model.stream_cut import StreamCut
 from headrace.security.access import Gatekeeper
 from headrace.security.resources import scope_resource, stream_resource
+from headrace.web.admission import shows
 from headrace.web.answers import answer
-from headrace.web.bodies import DropUnreadBodies, body_of
+from headrace.web.application import make_application, make_routes
+from headrace.web.bodies import body_of
 from headrace.web.health import health_handlers
 from headrace.web.metrics.page import PATH as METRICS_PATH
 from headrace.web.metrics.page import metrics_handler
-from headrace.web.origin_gate import OriginGate
-from headrace.web.origin_rules import OriginRules
 from headrace.web.process_parts import ProcessPart, contributors_of, metrics_of, statistics_of, status_of
-from headrace.web.refusals import Handler, InvalidFieldError, guarded, refusal, refuse_route
+from headrace.web.refusals import Handler, InvalidFieldError, refusal
 
 _PAGE_ROWS: Final = 1000
 _SHOWN_CHARS: Final = 40
@@ -92,14 +91,12 @@ class RestRoutes:
         self._controller = controller
         self._store = store
         self._gatekeeper = gatekeeper
-        self._origins = OriginRules(hosts)
+        self._hosts = hosts
         self._context = controller.context
 
     def application(self) -> ASGIApp:
         """Return the application with all routes."""
-        exceptions = {HTTPException: refuse_route}
-        routes = Starlette(routes=self.routes(), exception_handlers=exceptions)
-        return DropUnreadBodies(OriginGate(routes, self._origins))
+        return make_application(self.routes(), self._hosts, "/docs lists all")
 
     def routes(self) -> list[Route]:
         """Return all routes; a trailing slash is accepted everywhere."""
@@ -124,35 +121,20 @@ class RestRoutes:
         }
         for path, handlers in needs_metadata.items():
             table[path] = {verb: self._when_ready(handler) for verb, handler in handlers.items()}
-        own, beside = ControllerPart(self._controller), () if self._store is None else (self._store,)
+        always = self._watched() | debug_handlers(self._controller, self._store) | description_handlers()
+        table |= {path: {"GET": handler} for path, handler in always.items()}
+        return make_routes(table, RULES, self._gatekeeper)
+
+    def _watched(self) -> dict[str, Handler]:
+        """Return what answers a GET of health and metrics: of the controller, and of a store beside it."""
+        own, beside = ControllerPart(self._controller), [] if self._store is None else [self._store]
         parts: list[ProcessPart] = [own, *beside]
-        for always in (
-            health_handlers(
-                partial(contributors_of, parts),
-                partial(status_of, parts),
-                with_details=self._gatekeeper is None,
-            ),
-            debug_handlers(self._controller, self._store),
-            description_handlers(),
-            {METRICS_PATH: metrics_handler(metrics_of([*beside, own]), partial(statistics_of, parts))},
-        ):
-            table |= {path: {"GET": handler} for path, handler in always.items()}
-        return [
-            Route(path + tail, guarded(self._by_verb(path, handlers)), methods=list(handlers))
-            for path, handlers in table.items()
-            for tail in ("", "/")
-        ]
-
-    def _by_verb(self, path: str, handlers: dict[str, Handler]) -> Handler:
-        """Return the handler of a path, behind the rules of its verbs."""
-        admitted = {
-            verb: admitting(self._gatekeeper, verb, path, handler) for verb, handler in handlers.items()
+        contributors, status = partial(contributors_of, parts), partial(status_of, parts)
+        metrics, statistics = metrics_of([*beside, own]), partial(statistics_of, parts)
+        return {
+            **health_handlers(contributors, status, with_details=self._gatekeeper is None),
+            METRICS_PATH: metrics_handler(metrics, statistics, __version__),
         }
-
-        async def handle(request: Request) -> Response:
-            return await admitted["GET" if request.method == "HEAD" else request.method](request)
-
-        return handle
 
     def _when_ready(self, handler: Handler) -> Handler:
         """Refuse what needs metadata while there is none to ask: the listener is up before the containers."""

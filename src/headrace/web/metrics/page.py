@@ -10,7 +10,6 @@ from prometheus_client.exposition import choose_encoder
 from starlette.requests import Request
 from starlette.responses import Response
 
-from headrace import __version__
 from headrace.web.metrics.collector import StatisticsCollector
 from headrace.web.metrics.metric import Metric
 from headrace.web.refusals import Handler
@@ -19,11 +18,11 @@ PATH: Final = "/metrics"
 
 
 def metrics_handler(
-    metrics: Sequence[Metric], find_statistics: Callable[[], Mapping[str, object]]
+    metrics: Sequence[Metric], find_statistics: Callable[[], Mapping[str, object]], version: str
 ) -> Handler:
     """Return what answers a GET of ``/metrics``: text, in the format that the header ``Accept`` asks for."""
     registry = CollectorRegistry()
-    registry.register(StatisticsCollector(metrics, find_statistics, __version__))
+    registry.register(StatisticsCollector(metrics, find_statistics, version))
     for collector in (ProcessCollector, PlatformCollector, GCCollector):
         collector(registry=registry)
 

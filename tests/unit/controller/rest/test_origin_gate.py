@@ -7,17 +7,18 @@ from html.parser import HTMLParser
 import httpx
 import pytest
 
+from headrace.controller.rest.routes import RestRoutes
 from headrace.controller.rest.rules import RULES
-from headrace.web.server import RestServer
+from headrace.web.server import WebServer
 
 JSON = {"content-type": "application/json"}
 SCOPE = b'{"scopeName": "made"}'
 
 
 @asynccontextmanager
-async def listening(world, **settings):
+async def listening(world, hosts):
     async with world.running() as controller:
-        server = RestServer(controller, "127.0.0.1", 0, **settings)
+        server = WebServer(RestRoutes(controller, hosts=hosts).application, "127.0.0.1", 0)
         port = await server.start()
         server.serve()
         try:
@@ -29,7 +30,7 @@ async def listening(world, **settings):
 
 @pytest.fixture
 async def web(world):
-    async with listening(world, hosts=["stream-1.example.org"]) as web:
+    async with listening(world, ["stream-1.example.org"]) as web:
         yield web
 
 

@@ -1,5 +1,4 @@
 import asyncio
-import socket
 from contextlib import asynccontextmanager
 
 import httpx
@@ -9,7 +8,7 @@ from headrace.controller.rest.routes import RestRoutes
 from headrace.model.names import segment_name
 from headrace.model.stream_cut import StreamCut
 from headrace.rpc.generated import controller_pb2 as pb
-from headrace.web.server import RestServer
+from headrace.web.server import WebServer
 from tests.unit.controller.api.test_reader_group_calls import config as group_config
 from tests.unit.controller.calls import idle_controller
 
@@ -472,8 +471,8 @@ async def test_a_body_beyond_the_bound_is_refused(web):
 
 
 @asynccontextmanager
-async def listening(controller, host="127.0.0.1"):
-    server = RestServer(controller, host, 0)
+async def listening(controller):
+    server = WebServer(RestRoutes(controller).application, "127.0.0.1", 0)
     port = await server.start()
     server.serve()
     try:
@@ -538,85 +537,6 @@ async def test_a_client_that_leaves_within_its_body_leaves_no_trace(controller, 
         async with httpx.AsyncClient() as client:
             assert (await client.get(f"http://127.0.0.1:{port}/ping")).status_code == 200
     assert [record for record in caplog.records if record.levelname in {"WARNING", "ERROR"}] == []
-
-
-async def test_a_name_with_two_addresses_is_served_on_both_with_one_port(controller, monkeypatch):
-    def both(_host, port, *_args, **_options):
-        return [
-            (socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP, "", (address, port))
-            for address in ("127.0.0.1", "127.0.0.2")
-        ]
-
-    with monkeypatch.context() as patched:
-        patched.setattr(socket, "getaddrinfo", both)
-        server = RestServer(controller, "both.example.org", 0)
-        port = await server.start()
-    server.serve()
-    async with httpx.AsyncClient() as client:
-        for address in ("127.0.0.1", "127.0.0.2"):
-            assert (await client.get(f"http://{address}:{port}/ping")).status_code == 200
-    await server.stop()
-
-
-async def test_addresses_that_come_twice_or_are_not_here_do_not_keep_a_server_from_its_others(
-    controller, monkeypatch
-):
-    def several(_host, port, *_args, **_options):
-        here = (socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP, "", ("127.0.0.1", port))
-        elsewhere = (socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP, "", ("192.0.2.1", port))
-        return [elsewhere, here, here]
-
-    with monkeypatch.context() as patched:
-        patched.setattr(socket, "getaddrinfo", several)
-        server = RestServer(controller, "box", 0)
-        port = await server.start()
-        patched.setattr(socket, "getaddrinfo", lambda *args, **options: several(*args, **options)[:1])
-        with pytest.raises(OSError, match="assign requested address"):
-            await RestServer(controller, "box", 0).start()
-    server.serve()
-    async with httpx.AsyncClient() as client:
-        assert (await client.get(f"http://127.0.0.1:{port}/ping")).status_code == 200
-    await server.stop()
-
-
-async def test_the_server_listens_on_a_free_port_and_stops(controller):
-    server = RestServer(controller, "127.0.0.1", 0)
-    port = await server.start()
-    server.serve()
-    server.serve()
-    async with httpx.AsyncClient() as client:
-        assert (await client.get(f"http://127.0.0.1:{port}/ping")).status_code == 200
-        assert (await client.get(f"http://127.0.0.1:{port}/v1/scopes")).status_code == 200
-    await server.stop()
-    await server.stop()
-    async with httpx.AsyncClient() as client:
-        with pytest.raises(httpx.ConnectError):
-            await client.get(f"http://127.0.0.1:{port}/ping")
-
-
-@pytest.mark.parametrize("turns", [None, 0, 1])
-async def test_a_server_that_is_stopped_before_it_answers_lets_go_of_its_port(controller, turns):
-    server = RestServer(controller, "127.0.0.1", 0)
-    port = await server.start()
-    if turns is not None:
-        server.serve()
-        for _ in range(turns):
-            await asyncio.sleep(0)
-    await server.stop()
-    server.serve()
-    with socket.create_server(("127.0.0.1", port)):
-        pass
-
-
-async def test_requests_wait_for_a_server_that_does_not_answer_yet(controller):
-    server = RestServer(controller, "127.0.0.1", 0)
-    port = await server.start()
-    async with httpx.AsyncClient() as client:
-        asked = asyncio.ensure_future(client.get(f"http://127.0.0.1:{port}/ping"))
-        await asyncio.sleep(0)
-        server.serve()
-        assert (await asked).status_code == 200
-    await server.stop()
 
 
 async def test_members_may_be_null_where_they_may_be_absent(web):

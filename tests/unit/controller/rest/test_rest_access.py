@@ -7,7 +7,7 @@ from headrace.controller.rest import rules
 from headrace.controller.rest.routes import RestRoutes
 from headrace.security.permission import Permission
 from headrace.security.resources import ROOT
-from headrace.web.server import RestServer
+from headrace.web.server import WebServer
 from tests.unit.controller.api.test_access import inhabited
 from tests.unit.controller.api.test_extreme_requests import idle, watch_effects
 from tests.unit.controller.conftest import World, serve
@@ -137,7 +137,7 @@ async def test_a_caller_with_exactly_what_an_operation_needs_may_ask_for_it(tail
 
 
 async def test_a_route_without_a_rule_is_denied_to_everybody(monkeypatch):
-    monkeypatch.setattr("headrace.controller.rest.admission.RULES", {})
+    monkeypatch.setattr("headrace.controller.rest.routes.RULES", {})
     async with inhabited() as (service, _):
         users = KnownUsers(admin={EVERYTHING: UPDATE})
         for verb, path in operations_of(service.controller):
@@ -199,7 +199,9 @@ async def test_details_of_health_are_not_for_everybody(world, path):
 
 async def test_over_the_network_credentials_are_asked_for(world):
     async with world.running() as controller:
-        server = RestServer(controller, "127.0.0.1", 0, gatekeeper=KnownUsers(ann={ROOT: READ}))
+        server = WebServer(
+            RestRoutes(controller, None, KnownUsers(ann={ROOT: READ})).application, "127.0.0.1", 0
+        )
         port = await server.start()
         server.serve()
         async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", trust_env=False) as web:

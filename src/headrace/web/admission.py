@@ -5,16 +5,16 @@ from __future__ import annotations
 from starlette.requests import Request
 from starlette.responses import Response
 
-from headrace.controller.rest.rules import RULES
 from headrace.security.access import Caller, Gatekeeper, admit, may_read
 from headrace.web.refusals import Handler
+from headrace.web.rules import Rules
 
 
-def admitting(gatekeeper: Gatekeeper | None, verb: str, path: str, handler: Handler) -> Handler:
+def admitting(gatekeeper: Gatekeeper | None, rules: Rules, verb: str, path: str, handler: Handler) -> Handler:
     """Return ``handler`` behind the rule of the request; as it is without a ``gatekeeper``."""
     if gatekeeper is None:
         return handler
-    rule = RULES.get((verb, path))
+    rule = rules.get((verb, path))
 
     async def handle(request: Request) -> Response:
         headers = [(key.decode("latin-1"), value.decode("latin-1")) for key, value in request.headers.raw]
