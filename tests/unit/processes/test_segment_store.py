@@ -4,6 +4,7 @@ import asyncio
 import os
 import threading
 
+import httpx
 import pytest
 
 from headrace.errors import FencedOutError, WalWriteError
@@ -13,7 +14,7 @@ from headrace.processes.config import StandaloneConfig
 from headrace.processes.segment_store import DataPlane
 from headrace.runtime.blocking import SystemThreads
 from headrace.runtime.clock import SystemClock
-from headrace.runtime.context import Runtime
+from headrace.runtime.context import Runtime, system_runtime
 from headrace.runtime.entropy import SeededEntropy
 from headrace.runtime.filesystem import OsFilesystem
 from headrace.runtime.setting_values import parse_value
@@ -22,6 +23,7 @@ from headrace.runtime.settings_sources import load
 from headrace.segmentstore.container.config import ContainerConfig
 from headrace.segmentstore.storagewriter.config import StorageWriterConfig
 from headrace.wal.loop_writes import LoopWritesConfig
+from headrace.web.probes import probe_application
 
 
 class HangingChunks(OsFilesystem):
@@ -293,3 +295,26 @@ async def test_a_container_whose_last_work_goes_wrong_leaves_no_file_open_and_no
     await plane.stop()
     assert left == []
     assert list(files.open_files.values()) == []
+
+
+async def test_a_segment_store_alone_tells_how_it_is_and_what_it_counts(tmp_path):
+    plane = DataPlane(StandaloneConfig(data_dir=str(tmp_path), containers=2), system_runtime(), 2)
+    transport = httpx.ASGITransport(app=probe_application([plane], "1.2.3"))
+    async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as web:
+
+        async def states():
+            found = (await web.get("/health")).json()
+            return found["status"], found["readiness"]
+
+        assert await states() == ("STARTING", False)
+        await plane.start()
+        try:
+            assert await states() == ("UP", True)
+            children = (await web.get("/health")).json()["children"]
+            assert list(children) == ["longTermStorage", "container-0", "container-1"]
+            text = (await web.get("/metrics")).text
+            assert "headrace_ready 1.0" in text
+            assert 'headrace_container_online{container="1"} 1.0' in text
+            assert "headrace_controller" not in text
+        finally:
+            await plane.stop()

@@ -2,34 +2,16 @@
 
 import pytest
 
-from headrace.web.metrics.metric import Kind, Metric
 from headrace.web.process_parts import (
     DOWN,
     STARTING,
     UP,
-    Contributor,
     contributors_of,
     metrics_of,
     statistics_of,
     status_of,
 )
-
-
-class Mill:
-    """A part with a name, a state and a number."""
-
-    def __init__(self, name, state=UP, hindered=""):
-        self.name, self.state, self.hindered = name, state, hindered
-        self.metrics = (Metric(f"{name}.turns", f"headrace_{name}_turns", Kind.COUNTER, "Turns."),)
-
-    def status(self):
-        return self.state
-
-    def statistics(self):
-        return {self.name: {"turns": 3}}
-
-    def contributors(self):
-        return [Contributor(f"{self.name}Wheel", self.state, hindered=self.hindered)]
+from tests.unit.web.mill import Mill
 
 
 def test_a_process_shows_what_each_of_its_parts_brings():

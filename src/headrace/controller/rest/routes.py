@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
-from functools import partial
 from typing import Final
 
 from msgspec import UNSET
@@ -63,10 +62,8 @@ from headrace.web.admission import shows
 from headrace.web.answers import answer
 from headrace.web.application import make_application, make_routes
 from headrace.web.bodies import body_of
-from headrace.web.health import health_handlers
-from headrace.web.metrics.page import PATH as METRICS_PATH
-from headrace.web.metrics.page import metrics_handler
-from headrace.web.process_parts import ProcessPart, contributors_of, metrics_of, statistics_of, status_of
+from headrace.web.probes import probe_handlers
+from headrace.web.process_parts import metrics_of
 from headrace.web.refusals import Handler, InvalidFieldError, refusal
 
 _PAGE_ROWS: Final = 1000
@@ -128,13 +125,10 @@ class RestRoutes:
     def _watched(self) -> dict[str, Handler]:
         """Return what answers a GET of health and metrics: of the controller, and of a store beside it."""
         own, beside = ControllerPart(self._controller), [] if self._store is None else [self._store]
-        parts: list[ProcessPart] = [own, *beside]
-        contributors, status = partial(contributors_of, parts), partial(status_of, parts)
-        metrics, statistics = metrics_of([*beside, own]), partial(statistics_of, parts)
-        return {
-            **health_handlers(contributors, status, with_details=self._gatekeeper is None),
-            METRICS_PATH: metrics_handler(metrics, statistics, __version__),
-        }
+        with_details = self._gatekeeper is None
+        return probe_handlers(
+            [own, *beside], metrics_of([*beside, own]), __version__, with_details=with_details
+        )
 
     def _when_ready(self, handler: Handler) -> Handler:
         """Refuse what needs metadata while there is none to ask: the listener is up before the containers."""
