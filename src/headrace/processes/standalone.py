@@ -14,21 +14,11 @@ import os
 import signal
 from collections.abc import Callable
 from contextlib import AsyncExitStack
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from typing import Final
 
-from headrace.data_directory.chunk_root import check_chunk_root, make_chunk_root
-from headrace.data_directory.chunk_store import ChunkStore, check_file_store, facts_of, find_store, store_of
-from headrace.data_directory.lost_logs import check_logs
-from headrace.data_directory.record import (
-    CONTAINERS_DEFAULT,
-    CONTAINERS_MAX,
-    check_data_directory,
-    check_is_directory,
-    containers_of,
-    raise_format,
-)
-from headrace.data_directory.unfinished_rebuild import refuse_unfinished
+from headrace.data_directory.record import CONTAINERS_MAX
+from headrace.data_directory.taken_directory import TakenDirectory, take_directory
 from headrace.errors import EXIT_CODES, FencedOutError, InvalidArgumentError, OwnershipError
 from headrace.processes.config import StandaloneConfig
 from headrace.processes.controller import ControlPlane
@@ -40,7 +30,6 @@ from headrace.processes.segment_store import DataPlane
 from headrace.runtime.collector import tune_collector
 from headrace.runtime.context import Runtime, system_runtime
 from headrace.runtime.descriptors import find_limit, raise_limit
-from headrace.runtime.directory_lock import DirectoryLock, describe_process
 from headrace.runtime.loops import run as run_loop
 from headrace.runtime.loops import share_interpreter
 from headrace.runtime.supervisor import Supervisor
@@ -48,7 +37,6 @@ from headrace.security.certificates import ServerCertificates
 from headrace.security.gatekeeper import Gatekeeper, make_gatekeeper
 from headrace.security.token_key import keep_token_key, load_token_key, make_token_key
 from headrace.security.tokens import TokenKey
-from headrace.wal.stores import find_logs
 
 _logger = logging.getLogger(__name__)
 
@@ -101,9 +89,9 @@ class StandaloneServer:
             token_key = self._given_token_key()
             certificates = self._take_certificates(stack)
             tls = None if certificates is None else certificates.context
-            containers, chunk_store = config.containers or CONTAINERS_DEFAULT, store_of(config)
-            if not config.in_memory:
-                containers, chunk_store = self._take_directory(stack)
+            directory = take_directory(config, self._runtime)
+            stack.callback(self._release, directory)
+            containers = directory.containers
             if config.ready_file is not None:
                 # Not without the lock: until then the file may be that of a running server.
                 remove_ready_file(config.ready_file)
@@ -119,7 +107,7 @@ class StandaloneServer:
                 config.chunk_files.descriptors_max,
             )
             data_plane = self._data_plane = DataPlane(
-                config, self._runtime, containers, descriptors, chunk_store, self._on_containers_lost
+                config, self._runtime, containers, descriptors, directory.store, self._on_containers_lost
             )
             stack.push_async_callback(data_plane.stop)
             with naming_port("segmentstore_port", config.host, config.segmentstore_port):
@@ -161,16 +149,17 @@ class StandaloneServer:
         """
         config = self._config
         async with AsyncExitStack() as stack:
-            containers, chunk_store = self._take_directory(stack)
+            directory = take_directory(config, self._runtime)
+            stack.callback(self._release, directory)
             descriptors = plan_descriptors(
                 find_limit(),
-                containers,
+                directory.containers,
                 config.connections_max,
                 config.chunk_threads,
                 config.chunk_files.descriptors_max,
             )
             data_plane = self._data_plane = DataPlane(
-                config, self._runtime, containers, descriptors, chunk_store
+                config, self._runtime, directory.containers, descriptors, directory.store
             )
             stack.push_async_callback(data_plane.stop)
             await data_plane.start()
@@ -234,44 +223,13 @@ class StandaloneServer:
                 wanted,
             )
 
-    def _take_directory(self, stack: AsyncExitStack) -> tuple[int, ChunkStore]:
-        """Lock the data directory, check what it was made for, return its number of containers and its store,
-        which has to be claimed if its chunks are no files.
-        """
-        files, directory = self._runtime.filesystem, self._config.data_dir
-        check_is_directory(files, directory)
-        logs = find_logs(directory, files)
-        lock = DirectoryLock(files, directory, describe_process(self._runtime.clock))
-        lock.acquire()
-        stack.callback(self._release, lock)
-        refuse_unfinished(files, directory)
-        made_with = containers_of(files, directory)
-        containers = self._config.containers or made_with or CONTAINERS_DEFAULT
-        store = find_store(self._config, self._runtime)
-        check_file_store(files, store, directory)
-        facts = facts_of(store, directory)
-        if made_with is None and not files.exists(f"{directory}/wal"):
-            # if there are chunks, the number is not known
-            check_logs(logs, files, directory, containers, store.root)
-            if store.root is not None:
-                make_chunk_root(files, store.root)  # first: the record proves that there was one
-        if made_with is not None or store.root is not None or files.exists(f"{directory}/wal"):
-            check_data_directory(files, directory, containers, facts)
-        # Else the record is made once it is known whose the store is.
-        if store.root is not None:
-            check_chunk_root(files, store.root)
-        unmade = check_logs(logs, files, directory, containers, store.root)
-        if store.root is not None:
-            raise_format(files, directory, facts)
-        return containers, replace(store, unmade=tuple(unmade), is_new=len(unmade) == containers)
-
     def _on_containers_lost(self, error: FencedOutError) -> None:
         self.on_taken_over(error)
 
-    def _release(self, lock: DirectoryLock) -> None:
+    def _release(self, directory: TakenDirectory) -> None:
         """Release the directory, unless a thread may still write to a log: the system does it then."""
         if self._data_plane is None or not self._data_plane.log_is_stalled:
-            lock.release()
+            directory.release()
 
     async def stop(self) -> None:
         """Stop everything that runs, in reverse order. Idempotent."""

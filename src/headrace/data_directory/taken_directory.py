@@ -1,0 +1,104 @@
+"""A data directory that this process has: locked, recognised, and checked for what it may have lost.
+
+Nothing is written into one before it is known to be what the settings take it for.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+from headrace.data_directory.chunk_root import check_chunk_root, make_chunk_root
+from headrace.data_directory.chunk_store import (
+    ChunkStore,
+    StoreChoice,
+    check_file_store,
+    facts_of,
+    find_store,
+    store_of,
+)
+from headrace.data_directory.lost_logs import check_logs
+from headrace.data_directory.record import (
+    CONTAINERS_DEFAULT,
+    check_data_directory,
+    check_is_directory,
+    containers_of,
+    raise_format,
+)
+from headrace.data_directory.unfinished_rebuild import refuse_unfinished
+from headrace.runtime.context import Runtime
+from headrace.runtime.directory_lock import DirectoryLock, describe_process
+from headrace.wal.stores import find_logs
+
+
+class DirectoryChoice(StoreChoice, Protocol):
+    """What a person may choose about a directory."""
+
+    @property
+    def containers(self) -> int | None:
+        """None: as it was made, and the default for a new one."""
+
+
+@dataclass(frozen=True, slots=True)
+class TakenDirectory:
+    """What a process knows of the directory that it has; without data on disk there is no lock."""
+
+    containers: int
+    store: ChunkStore
+    """It has to be claimed before it is used, unless it is memory."""
+
+    lock: DirectoryLock | None = None
+
+    def release(self) -> None:
+        """Let another process take it. Not while a thread may still write to a log."""
+        if self.lock is not None:
+            self.lock.release()
+
+
+def take_directory(choice: DirectoryChoice, runtime: Runtime) -> TakenDirectory:
+    """Lock the data directory, and compare it with what it was made for.
+
+    Raises:
+        DirectoryLockedError: another process has it; the message names it.
+        DataCorruptionError: something that it had is missing, or its record cannot be read.
+        InvalidArgumentError: it was made for another number of containers, for another store, or by a newer
+            version; or it is a file.
+    """
+    if choice.in_memory:
+        return TakenDirectory(choice.containers or CONTAINERS_DEFAULT, store_of(choice))
+    directory = choice.data_dir
+    check_is_directory(runtime.filesystem, directory)
+    lock = DirectoryLock(runtime.filesystem, directory, describe_process(runtime.clock))
+    lock.acquire()
+    try:
+        containers, store = _recognise(choice, runtime)
+    except BaseException:
+        lock.release()
+        raise
+    return TakenDirectory(containers, store, lock)
+
+
+def _recognise(choice: DirectoryChoice, runtime: Runtime) -> tuple[int, ChunkStore]:
+    """Return the number of containers of a locked directory, and its store."""
+    files, directory = runtime.filesystem, choice.data_dir
+    logs = find_logs(directory, files)
+    refuse_unfinished(files, directory)
+    made_with = containers_of(files, directory)
+    containers = choice.containers or made_with or CONTAINERS_DEFAULT
+    store = find_store(choice, runtime)
+    check_file_store(files, store, directory)
+    facts = facts_of(store, directory)
+    if made_with is None and not files.exists(f"{directory}/wal"):
+        # if there are chunks, the number is not known
+        check_logs(logs, files, directory, containers, store.root)
+        if store.root is not None:
+            make_chunk_root(files, store.root)  # first: the record proves that there was one
+    if made_with is not None or store.root is not None or files.exists(f"{directory}/wal"):
+        check_data_directory(files, directory, containers, facts)
+    # Else the record is made once it is known whose the store is.
+    if store.root is not None:
+        check_chunk_root(files, store.root)
+    unmade = check_logs(logs, files, directory, containers, store.root)
+    if store.root is not None:
+        raise_format(files, directory, facts)
+    return containers, replace(store, unmade=tuple(unmade), is_new=len(unmade) == containers)
