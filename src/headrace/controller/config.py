@@ -15,8 +15,6 @@ from headrace.runtime.settings import internal, tunable
 class ControllerConfig:
     """What a controller publishes, how long transactions live, how much memory it uses."""
 
-    data_host: str = internal("127.0.0.1", help="Host name of the segment store that clients are sent to.")
-    data_port: int = internal(12345, help="Port of the segment store.")
     rpc_host: str = internal("127.0.0.1", help="Host name under which clients find this controller.")
     rpc_port: int = internal(9090, help="Port under which clients find this controller.")
     buckets: int = tunable(

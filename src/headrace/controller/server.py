@@ -32,7 +32,7 @@ from headrace.controller.config import ControllerConfig
 from headrace.controller.context import make_context
 from headrace.controller.events.event import REQUEST_STREAM, EventKind, RequestEvent
 from headrace.controller.segments.calls import SegmentCalls
-from headrace.controller.segments.placement import Placement, SingleHost
+from headrace.controller.segments.placement import Placement
 from headrace.controller.services.cut_sampling import CutSampling
 from headrace.controller.services.event_processor import EventProcessor
 from headrace.controller.services.housekeeping import Housekeeping
@@ -53,7 +53,6 @@ from headrace.controller.workflows.reader_groups import ReaderGroups
 from headrace.controller.workflows.stream_requests import StreamRequests
 from headrace.controller.workflows.transactions import Transactions
 from headrace.coordination.contract import Coordinator
-from headrace.coordination.memory import MemoryCoordinator
 from headrace.errors import (
     ScopeExistsError,
     StreamExistsError,
@@ -87,13 +86,13 @@ class Controller:
         clock: Clock,
         entropy: Entropy,
         config: ControllerConfig,
-        placement: Placement | None = None,
-        coordinator: Coordinator | None = None,
+        placement: Placement,
+        coordinator: Coordinator,
     ) -> None:
         """Make a controller that does nothing yet.
 
-        ``placement`` says where segments live; without it everything is at the configured data address.
-        ``coordinator`` is the one of all controllers that share ``store``; without it there is no other.
+        ``placement`` says where clients find the owner of a segment. ``coordinator`` is the one of all
+        controllers that share ``store``.
         """
         self.config = config
         self._store = store
@@ -107,14 +106,14 @@ class Controller:
             entropy,
             store,
             SegmentCalls(segments, entropy),
-            coordinator or MemoryCoordinator(),
+            coordinator,
         )
         self.engine = self.context.engine
         self.transactions = Transactions(self.context)
         self.engine.work = Catalogue(self.context, self.transactions)
         self.cut_sampling = CutSampling(self.context)
         self.context.buckets.add(Watermarks(self.context))
-        self._placement = placement or SingleHost(Endpoint(config.data_host, config.data_port))
+        self._placement = placement
         self.streams = StreamRequests(self.context)
         self.retention = Retention(self.context, self.streams)
         self.context.buckets.add(self.retention)

@@ -12,8 +12,10 @@ from dataclasses import replace
 
 from headrace.controller.api.issued_tokens import IssuedTokens
 from headrace.controller.rest.store_beside import StoreBeside
+from headrace.controller.segments.placement import SingleHost
 from headrace.controller.server import Controller, GrpcServer
 from headrace.controller.store.tables import TableStore
+from headrace.coordination.memory import MemoryCoordinator
 from headrace.model.segment_report import SegmentReport
 from headrace.processes.config import StandaloneConfig
 from headrace.processes.port_errors import naming_port
@@ -53,7 +55,6 @@ class ControlPlane:
                 readers_manage_groups=config.auth.readers_manage_groups,
             )
         self._certificates = certificates
-        data = config.advertised("segmentstore", segmentstore_port)
         rpc = config.advertised("controller", config.controller_port)
         self._tables = TableStore(store, runtime.entropy)
         self._controller = Controller(
@@ -61,13 +62,9 @@ class ControlPlane:
             store,
             runtime.clock,
             runtime.entropy,
-            replace(
-                config.controller,
-                data_host=data.host,
-                data_port=data.port,
-                rpc_host=rpc.host,
-                rpc_port=rpc.port,
-            ),
+            replace(config.controller, rpc_host=rpc.host, rpc_port=rpc.port),
+            SingleHost(config.advertised("segmentstore", segmentstore_port)),
+            MemoryCoordinator(),
         )
         self._grpc: GrpcServer | None = None
         self._rest: WebServer | None = None

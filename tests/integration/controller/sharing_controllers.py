@@ -9,12 +9,12 @@ would end those of the living otherwise.
 import asyncio
 import itertools
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import replace
 
 import grpc
 
 from headrace.client import ClientConfig, connect
 from headrace.controller.config import ControllerConfig, RetentionConfig
+from headrace.controller.segments.placement import SingleHost
 from headrace.controller.server import Controller, GrpcServer
 from headrace.controller.settings.cut_series import CutSeriesConfig
 from headrace.controller.settings.watermarks import WatermarkConfig
@@ -89,7 +89,7 @@ class SharingController:
         self.reach = Reach(cluster.data_plane.store)
         self._tables = TableStore(self.reach, runtime.entropy)
         self.controller = Controller(
-            self._tables, self.reach, runtime.clock, runtime.entropy, cluster.config, coordinator=self
+            self._tables, self.reach, runtime.clock, runtime.entropy, cluster.config, cluster.placement, self
         )
         self.name = f"controller {number}"
         self.endpoint = None
@@ -206,7 +206,7 @@ async def sharing(config, *, controllers=2, session_timeout_s=60.0):
     await cluster.data_plane.start()
     try:
         port = await cluster.data_plane.listen(HOST, 0)
-        cluster.config = replace(config, data_host=HOST, data_port=port)
+        cluster.placement = SingleHost(Endpoint(HOST, port))
         for _ in range(controllers):
             await cluster.add()
         await cluster.divided(*cluster.members)

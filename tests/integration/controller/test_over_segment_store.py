@@ -7,11 +7,14 @@ from itertools import pairwise
 import pytest
 
 from headrace.controller.config import ControllerConfig
+from headrace.controller.segments.placement import SingleHost
 from headrace.controller.server import Controller
 from headrace.controller.settings.retention import RetentionConfig
 from headrace.controller.store.tables import TableStore
+from headrace.coordination.memory import MemoryCoordinator
 from headrace.errors import NoSuchSegmentError, SegmentSealedError
 from headrace.limits import INT64_MIN
+from headrace.model.endpoint import Endpoint
 from headrace.processes.config import StandaloneConfig
 from headrace.processes.segment_store import DataPlane
 from headrace.rpc.convert import txn_id_from_message
@@ -39,6 +42,8 @@ class World:
             self.runtime.clock,
             self.runtime.entropy,
             config or ControllerConfig(),
+            SingleHost(Endpoint("127.0.0.1", 12345)),
+            MemoryCoordinator(),
         )
         await self.controller.start()
 

@@ -13,9 +13,11 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from headrace.controller.config import ControllerConfig
+from headrace.controller.segments.placement import SingleHost
 from headrace.controller.server import Controller
 from headrace.controller.store.layout import SHARDS, txns_table
 from headrace.errors import HeadraceError, RequestError
+from headrace.model.endpoint import Endpoint
 from headrace.testing.coordination_faults import CoordinationFaults, FaultyCoordinator
 from headrace.testing.host import HostDownError, SimulatedHost
 from headrace.testing.memory_metadata_store import MemoryStore
@@ -106,7 +108,8 @@ class ControllersWorld:
             host.clock,
             host.runtime.entropy,
             self._config,
-            coordinator=self._make_coordinator() if self._divided else self._coordinator,
+            SingleHost(Endpoint("store", 12345)),
+            self._make_coordinator() if self._divided else self._coordinator,
         )
 
     async def _run(self, host: SimulatedHost) -> None:

@@ -8,9 +8,11 @@ import grpc
 import pytest
 
 from headrace.controller.config import ControllerConfig
+from headrace.controller.segments.placement import SingleHost
 from headrace.controller.server import Controller, GrpcServer
 from headrace.controller.store.tables import TableStore
 from headrace.coordination.memory import MemoryCoordinator
+from headrace.model.endpoint import Endpoint
 from headrace.rpc.generated import batch_commit_pb2_grpc, controller_pb2_grpc
 from headrace.rpc.generated import controller_pb2 as pb
 from headrace.runtime.entropy import SeededEntropy
@@ -59,6 +61,8 @@ class World:
     config: ControllerConfig = field(default_factory=lambda: ControllerConfig(buckets=2))
     controllers: int = 0
     coordinator: object = field(default_factory=MemoryCoordinator)
+    data: Endpoint = field(default_factory=lambda: Endpoint("127.0.0.1", 12345))
+    """Where clients find every segment."""
     in_tables: bool = False
     """Keep rows in table segments, through a store of each controller's own."""
 
@@ -79,7 +83,8 @@ class World:
             self.clock,
             entropy,
             replace(self.config, **settings),
-            coordinator=MortalMember(self.coordinator),
+            SingleHost(self.data),
+            MortalMember(self.coordinator),
         )
 
     @asynccontextmanager

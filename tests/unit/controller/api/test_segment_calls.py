@@ -1,6 +1,7 @@
 import grpc
 import pytest
 
+from headrace.model.endpoint import Endpoint
 from headrace.rpc.generated import controller_pb2 as pb
 from tests.unit.controller.calls import info, refused, scaled, seg
 from tests.unit.controller.conftest import serve
@@ -53,14 +54,16 @@ def name(segment_id):
 
 
 async def test_the_address_of_a_segment_needs_no_stream_to_exist(world):
-    async with serve(world, data_host="store.example", data_port=777) as service:
+    world.data = Endpoint("store.example", 777)
+    async with serve(world) as service:
         for stream in ("t", "_RGx", "x_kvtable"):
             answer = await service.stub.getURI(segment(seg(3, 1), stream))
             assert (answer.endpoint, answer.port) == ("store.example", 777)
 
 
 async def test_an_ipv6_address_is_told_in_brackets(world):
-    async with serve(world, data_host="::1", data_port=777) as service:
+    world.data = Endpoint("::1", 777)
+    async with serve(world) as service:
         answer = await service.stub.getURI(segment(seg(3, 1)))
         assert (answer.endpoint, answer.port) == ("[::1]", 777)
 
