@@ -22,7 +22,7 @@ from dataclasses import replace
 
 from headrace.limits import GIB, KIB, MIB
 from headrace.processes.config import StandaloneConfig
-from headrace.processes.segment_store import DataPlane
+from headrace.processes.wired_store import WiredStore
 from headrace.runtime.context import system_runtime
 from headrace.segmentstore.container.config import ContainerConfig
 from headrace.segmentstore.container.container import SegmentContainer
@@ -48,7 +48,7 @@ class Bench:
             cache_bytes=512 * MIB,
             container=replace(ContainerConfig(), storage_writer=writer),
         )
-        self.plane = DataPlane(config, system_runtime(), 1)
+        self.plane = WiredStore(config, system_runtime(), 1)
 
     async def __aenter__(self) -> SegmentContainer:
         await self.plane.start()

@@ -3,7 +3,7 @@ import pytest
 from headrace.controller.store.contract import MetadataStore
 from headrace.controller.store.tables import TableStore
 from headrace.processes.config import StandaloneConfig
-from headrace.processes.segment_store import DataPlane
+from headrace.processes.wired_store import WiredStore
 from headrace.runtime.context import system_runtime
 from headrace.runtime.entropy import SeededEntropy
 from headrace.testing.conformance.metadata_store import MetadataStoreContract
@@ -24,7 +24,7 @@ class TestTableStore(MetadataStoreContract):
 class TestTableStoreOverARealSegmentStore(MetadataStoreContract):
     @pytest.fixture(autouse=True)
     async def _segment_store(self):
-        self.data_plane = DataPlane(StandaloneConfig(in_memory=True), system_runtime(), 2)
+        self.data_plane = WiredStore(StandaloneConfig(in_memory=True), system_runtime(), 2)
         await self.data_plane.start()
         yield
         await self.data_plane.stop()

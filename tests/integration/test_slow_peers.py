@@ -13,7 +13,7 @@ import pytest
 
 from headrace.limits import KIB, MIB
 from headrace.processes.config import StandaloneConfig
-from headrace.processes.segment_store import DataPlane
+from headrace.processes.wired_store import WiredStore
 from headrace.runtime import loops
 from headrace.runtime.context import system_runtime
 from headrace.segmentstore.container.config import ContainerConfig
@@ -110,7 +110,7 @@ async def replies_to_slow_peers(tmp_path):
         cache_soft_bytes=20 * MIB,
         container=ContainerConfig(storage_writer=StorageWriterConfig(flush_bytes=1 * MIB, flush_age_s=0.0)),
     )
-    plane = DataPlane(config, system_runtime(), 1)
+    plane = WiredStore(config, system_runtime(), 1)
     await plane.start()
     port = await plane.listen("127.0.0.1", 0)
     chance = random.Random(2)

@@ -6,7 +6,7 @@ from headrace.data_directory.record import check_data_directory
 from headrace.errors import InvalidArgumentError
 from headrace.model.hashing import container_of
 from headrace.processes.config import StandaloneConfig
-from headrace.processes.segment_store import DataPlane
+from headrace.processes.wired_store import WiredStore
 from headrace.runtime.context import system_runtime
 from headrace.segmentstore.segment_names import PRIMARY_NAME_BYTES_MAX
 
@@ -15,7 +15,7 @@ CONTAINERS = 4
 
 @pytest.fixture
 async def plane():
-    data_plane = DataPlane(StandaloneConfig(in_memory=True), system_runtime(), CONTAINERS)
+    data_plane = WiredStore(StandaloneConfig(in_memory=True), system_runtime(), CONTAINERS)
     await data_plane.start()
     yield data_plane
     await data_plane.stop()
@@ -50,7 +50,7 @@ async def test_a_name_at_its_limit_is_stored(tmp_path, name):
     config = StandaloneConfig(data_dir=str(tmp_path / "data"))
     (tmp_path / "data").mkdir()
     check_data_directory(runtime.filesystem, config.data_dir, 1)
-    data_plane = DataPlane(config, runtime, 1)
+    data_plane = WiredStore(config, runtime, 1)
     await data_plane.start()
     try:
         await write(data_plane.store, name, b"bytes")

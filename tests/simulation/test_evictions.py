@@ -8,7 +8,7 @@ import pytest
 
 from headrace.limits import KIB, MIB
 from headrace.processes.config import StandaloneConfig
-from headrace.processes.segment_store import DataPlane
+from headrace.processes.wired_store import WiredStore
 from headrace.runtime.entropy import SeededEntropy
 from headrace.segmentstore.container.config import EvictionConfig
 from headrace.testing.faults.host_faults import HostFaults, keep_running
@@ -39,7 +39,7 @@ def program(seed, planes):
         runtime.filesystem.mkdir("/data/wal")
         for directory in ("/data", "/"):
             runtime.filesystem.fsync_directory(directory)
-        plane = DataPlane(config, runtime, 1)
+        plane = WiredStore(config, runtime, 1)
         plane._wal_config = dataclasses.replace(drawn, frame_bytes_max=4 * KIB, segment_file_bytes=64 * KIB)
         await plane.start()
         planes.append(plane)

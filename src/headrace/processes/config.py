@@ -1,9 +1,9 @@
-"""What a person may choose about a standalone server."""
+"""What a person may choose about a process: a segment store by itself, or with a controller beside it."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Final, Literal, get_args
+from typing import ClassVar, Final, Literal, get_args
 
 from headrace.controller.config import ControllerConfig
 from headrace.data_directory.record import CONTAINERS_MAX
@@ -26,10 +26,14 @@ Part = Literal["controller", "segmentstore", "rest"]
 PARTS: Final[tuple[Part, ...]] = get_args(Part)
 """What clients connect to, each on a port of its own."""
 
+_PORT_MAX: Final = 65535
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StandaloneConfig:
+class SegmentStoreConfig:
     """Ports of 0 mean: any free one; the ready file and the log say which."""
+
+    parts: ClassVar[tuple[Part, ...]] = ("segmentstore", "rest")
 
     data_dir: str = tunable("headrace-data", help="Directory of all data.")
     storage: str | None = tunable(
@@ -42,11 +46,8 @@ class StandaloneConfig:
     advertise: str | None = tunable(
         None, help="Host to tell clients instead; required if `host` is a wildcard such as 0.0.0.0."
     )
-    advertise_controller: str | None = tunable(
-        None, help="HOST[:PORT] to tell clients for control calls, if it differs, as behind mapped ports."
-    )
     advertise_segmentstore: str | None = tunable(
-        None, help="HOST[:PORT] to tell clients for the data protocol, if it differs."
+        None, help="HOST[:PORT] to tell clients for the data protocol, if it differs, as behind mapped ports."
     )
     advertise_rest: str | None = tunable(None, help="HOST[:PORT] to tell clients for REST, if it differs.")
     rest_hosts: tuple[str, ...] = tunable(
@@ -54,9 +55,8 @@ class StandaloneConfig:
         help="Further host names under which REST is asked, as that of a proxy. Addresses, localhost, the "
         "machine's name and advertised ones need not be listed; requests for other names are refused.",
     )
-    controller_port: int = tunable(9090, low=0, high=65535, help="Port of the control calls (gRPC).")
-    segmentstore_port: int = tunable(12345, low=0, high=65535, help="Port of the data protocol.")
-    rest_port: int = tunable(10080, low=0, high=65535, help="Port of the REST interface.")
+    segmentstore_port: int = tunable(12345, low=0, high=_PORT_MAX, help="Port of the data protocol.")
+    rest_port: int = tunable(10080, low=0, high=_PORT_MAX, help="Port of the REST interface.")
     ready_file: str | None = tunable(None, help="Written as JSON once clients may connect.")
     containers: int | None = tunable(
         None,
@@ -109,16 +109,23 @@ class StandaloneConfig:
         "reply, for which it has some, in this time; or nothing of it for a sixth of this time.",
     )
     container: ContainerConfig = field(default_factory=ContainerConfig)
-    scaling: ScalingConfig = field(default_factory=ScalingConfig)
     chunk_threads: ChunkThreadsConfig = field(default_factory=ChunkThreadsConfig)
     chunk_files: FilesystemProviderConfig = field(default_factory=FilesystemProviderConfig)
     loop_writes: LoopWritesConfig = field(default_factory=LoopWritesConfig)
-    controller: ControllerConfig = field(default_factory=ControllerConfig)
     auth: AuthConfig = field(default_factory=AuthConfig)
     tls: TlsConfig = field(default_factory=TlsConfig)
 
     def check(self) -> None:
-        """Check relations between settings, and that directory and host are names that can be looked up."""
+        """Check relations between settings, and that directory and host are names that can be looked up.
+
+        Raises InvalidArgumentError.
+        """
+        if self.containers is not None and not 1 <= self.containers <= CONTAINERS_MAX:
+            raise InvalidArgumentError(f"{self.containers} containers: 1 to {CONTAINERS_MAX}")
+        for part in self.parts:
+            port: int = getattr(self, f"{part}_port")
+            if not 0 <= port <= _PORT_MAX:
+                raise InvalidArgumentError(f"{port} is no port: 1 to {_PORT_MAX}, or 0 for any free one")
         if not (self.data_dir or self.in_memory):
             raise InvalidArgumentError("data_dir is empty: it names the directory of all data")
         if self.storage is not None:
@@ -131,7 +138,7 @@ class StandaloneConfig:
         for name in self.rest_hosts:
             _check_host("rest_hosts", name, "it lists names by which REST is asked")
         self.tls.check()
-        for part in PARTS:
+        for part in self.parts:
             self._check_advertised(part)
 
     def _check_advertised(self, part: Part) -> None:
@@ -161,11 +168,25 @@ class StandaloneConfig:
 
     def rest_names(self) -> tuple[str, ...]:
         """Return the names of hosts under which REST is asked, as far as settings say it."""
-        return (self.host, *(self.advertised(part, 0).host for part in PARTS), *self.rest_hosts)
+        return (self.host, *(self.advertised(part, 0).host for part in self.parts), *self.rest_hosts)
 
     def cache_bytes_wanted(self, containers: int) -> int:
         """How large the cache must be for so many containers to be under full load at the same time."""
         return 2 * containers * self.frames_max * WalConfig().frame_bytes_max
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StandaloneConfig(SegmentStoreConfig):
+    """Ports of 0 mean: any free one; the ready file and the log say which."""
+
+    parts: ClassVar[tuple[Part, ...]] = PARTS
+
+    advertise_controller: str | None = tunable(
+        None, help="HOST[:PORT] to tell clients for control calls, if it differs, as behind mapped ports."
+    )
+    controller_port: int = tunable(9090, low=0, high=_PORT_MAX, help="Port of the control calls (gRPC).")
+    controller: ControllerConfig = field(default_factory=ControllerConfig)
+    scaling: ScalingConfig = field(default_factory=ScalingConfig)
 
 
 def _check_host(key: str, host: str, meaning: str) -> None:

@@ -1,352 +1,136 @@
-"""The segment store of a standalone process: logs, chunks, cache, containers and the listener, wired
-together.
+"""The segment store of a process: it takes a data directory and what protects it, listens, recovers.
+
+Order of start: users, keys and certificates, the lock of the directory, the listener, and then containers:
+each recovers from its log, and waits for space if the disk is full. Stopping is the reverse order. A kill at
+any moment is safe: starting is always recovery.
 """
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
 import logging
-from collections.abc import Callable, Sequence
-from dataclasses import replace
-from functools import partial
-from typing import Final
+from contextlib import AsyncExitStack
 
-from headrace.data_directory.chunk_root import make_chunk_root, proof_of
-from headrace.data_directory.chunk_store import ChunkStore, StoreClaim, claim_store, note_store, store_of
-from headrace.errors import FencedOutError
-from headrace.processes.config import StandaloneConfig
-from headrace.processes.descriptor_plan import DescriptorPlan
-from headrace.processes.optimiser_status import optimiser_status
-from headrace.processes.store_health import store_contributors
-from headrace.runtime.allocator import return_free_memory
+from headrace.data_directory.taken_directory import TakenDirectory, take_directory
+from headrace.model.endpoint import Endpoint
+from headrace.processes.config import SegmentStoreConfig
+from headrace.processes.descriptor_plan import DescriptorPlan, plan_descriptors
+from headrace.processes.port_errors import naming_port
+from headrace.processes.protection import Protection
+from headrace.processes.ready_file import remove_ready_file
+from headrace.processes.wired_store import OnTakenOver, WiredStore
 from headrace.runtime.context import Runtime
-from headrace.runtime.supervisor import Supervisor
-from headrace.security.tls_transport import ContextSource
-from headrace.security.token_checker import TokenChecker
-from headrace.security.tokens import TokenKey
-from headrace.segmentstore.attributes.page_cache import PageCache
-from headrace.segmentstore.container.components import ContainerComponents
-from headrace.segmentstore.container.container import SegmentContainer
-from headrace.segmentstore.hosting.assignment import ContainerAssignment
-from headrace.segmentstore.hosting.hosted_container import ContainerHealth, OnFailed
-from headrace.segmentstore.hosting.registry import ContainerRegistry
-from headrace.segmentstore.ingress.authorisation import Authorise, allow_all
-from headrace.segmentstore.ingress.config import IngressConfig
-from headrace.segmentstore.ingress.listener import Listener
-from headrace.segmentstore.readindex.cache.cache import BlockCache
-from headrace.segmentstore.readindex.cache.eviction_policy import CacheConfig
-from headrace.segmentstore.scaling.load_sampler import LoadSampler
-from headrace.segmentstore.scaling.report_queue import ReportQueue, SendReport
-from headrace.segmentstore.store import SegmentStore
-from headrace.storage.checkpoints.manifest import SystemFacts
-from headrace.storage.chunks.optimiser_switch import OptimiserSwitch
-from headrace.storage.providers.config import HDFS_THREADS
-from headrace.storage.providers.contract import ChunkProvider
-from headrace.storage.providers.files.chunk_threads import ChunkThreads
-from headrace.storage.providers.files.filesystem import FilesystemChunkProvider
-from headrace.storage.providers.stores import make_provider
-from headrace.storage.providers.wrappers.measured import MeasuredChunkProvider
-from headrace.wal.config import WalConfig
-from headrace.wal.contract import Wal
-from headrace.wal.frame_memory import FrameMemory
-from headrace.wal.loop_writes import LoopWrites
-from headrace.wal.stores import make_logs
-from headrace.web.metrics.metric import Metric
-from headrace.web.process_parts import STARTING, UP, Contributor
+from headrace.runtime.descriptors import find_limit
 
 _logger = logging.getLogger(__name__)
 
-_THREADS_END_S: Final = 10.0
-"""How long a stop waits for active calls to chunk files."""
 
-_LOGS_END_S: Final = 10.0
-"""How long a stop waits for one more container to end, besides the time that it may spend on storing."""
+class ServedStore:
+    """The segment store, as one part of a process. Started once, stopped once."""
 
-_TRIM_EVERY_S: Final = 10.0
-"""How often memory goes back to the system: of frames that no log has needed for so long, and freed one."""
-
-
-class DataPlane:
-    """Everything below the controller. Runs on the loop that calls :meth:`start`.
-
-    Args:
-        config: of all parts.
-        runtime: of the process.
-        containers: how many.
-        descriptors: how many files and connections it may have open; None: as many as it is configured for.
-        chunk_store: where chunks are, and what the data directory says of it; None: as configured, unproved.
-        on_taken_over: called once other owners have all containers: nothing is left to serve.
-    """
-
-    def __init__(
-        self,
-        config: StandaloneConfig,
-        runtime: Runtime,
-        containers: int,
-        descriptors: DescriptorPlan | None = None,
-        chunk_store: ChunkStore | None = None,
-        on_taken_over: Callable[[FencedOutError], None] = lambda _: None,
-    ) -> None:
+    def __init__(self, config: SegmentStoreConfig, runtime: Runtime) -> None:
+        """Raises InvalidArgumentError if settings contradict each other."""
+        config.check()
         self._config = config
-        files_max = config.chunk_files.descriptors_max
-        self._descriptors = descriptors or DescriptorPlan(config.connections_max, files_max)
-        self._ingress = IngressConfig(
-            connections_max=self._descriptors.connections_max,
-            connection_bytes_max=config.connection_bytes_max,
-            stall_s=config.connection_stall_s,
-        )
         self._runtime = runtime
-        self._chunk_store = chunk_store or store_of(config)
-        self._containers = containers
-        self._facts = None if config.in_memory else SystemFacts(containers, self._chunk_store.system)
-        wal_config = WalConfig(frames_max=config.frames_max)
-        self._frames = FrameMemory(wal_config.frame_bytes_max)
-        self._loop_writes = LoopWrites(config.loop_writes)
-        self._logs = make_logs(
-            config.data_dir,
-            runtime,
-            wal_config,
-            in_memory=config.in_memory,
-            frames=self._frames,
-            loop_writes=self._loop_writes,
+        self._exit = AsyncExitStack()
+        self._wired: WiredStore | None = None
+        self._port = config.segmentstore_port
+        self.protection = Protection(config, runtime)
+        """Of the whole process."""
+
+    @property
+    def wired(self) -> WiredStore:
+        """What runs in it, once the directory is taken."""
+        assert self._wired is not None
+        return self._wired
+
+    @property
+    def endpoint(self) -> Endpoint:
+        """Where clients find it."""
+        return self._config.advertised("segmentstore", self._port)
+
+    async def open(self, on_taken_over: OnTakenOver) -> None:
+        """Take the directory and accept connections: their requests are refused until containers run.
+
+        :meth:`stop` has to follow, whether or not it succeeds. ``on_taken_over``: see :class:`WiredStore`.
+
+        Raises:
+            DirectoryLockedError: another process serves this directory; the message names it.
+            DataCorruptionError: something that the directory had is missing.
+            InvalidArgumentError: too few files can be opened, or users, token key or certificate are bad.
+            OSError: the address is taken, or none of this machine; the message names the option to change.
+        """
+        config, protection = self._config, self.protection
+        self._exit.push_async_callback(protection.close)
+        protection.load()
+        self.take(on_taken_over)
+        if config.ready_file is not None:
+            # Not without the lock: until then the file may be that of a running server.
+            remove_ready_file(config.ready_file)
+        protection.complete()
+        with naming_port("segmentstore_port", config.host, config.segmentstore_port):
+            self._port = await self.wired.listen(
+                config.host, config.segmentstore_port, protection.token_key, protection.tls
+            )
+
+    def take(self, on_taken_over: OnTakenOver = lambda _: None) -> None:
+        """Take the directory alone, for a tool that mends its data: nobody can connect.
+
+        Raises as :meth:`open`, which does the same first. :meth:`stop` has to follow.
+        """
+        config = self._config
+        directory = take_directory(config, self._runtime)
+        self._exit.callback(self._release, directory)
+        self._advise_memory(directory.containers)
+        wired = self._wired = WiredStore(
+            config,
+            self._runtime,
+            directory.containers,
+            self._plan_descriptors(directory.containers),
+            directory.store,
+            on_taken_over,
         )
-        self._supervisor = Supervisor("data plane")
-        self._chunk_threads: ChunkThreads | None = None
-        self.is_stalled = False
-        """After a stop: a thread is in a call that the file system does not answer; it would outlive us."""
-        self._provider: MeasuredChunkProvider | None = None
-        self._chunk_files: FilesystemChunkProvider | None = None
-        self._listener: Listener | None = None
-        self._sampler: LoadSampler | None = None
-        self._reports: ReportQueue | None = None
-        self._cache = BlockCache(
-            CacheConfig(bytes_max=config.cache_bytes, soft_bytes_max=config.cache_soft_bytes)
-        )
-        self._index_pages = PageCache(config.index_cache_bytes)
-        self._optimiser_switch = OptimiserSwitch()
-        self._on_taken_over = on_taken_over
-        self._taken_over: set[int] = set()
-        self._is_started = False
-        self.registry = ContainerRegistry(containers)
-        self.assignment = ContainerAssignment(
-            self.registry,
-            self._make_container,
-            on_fenced=self._on_fenced,
-            stop_timeout_s=config.container.storage_writer.stop_flush_s + _LOGS_END_S,
-        )
-        self.store = SegmentStore(self.registry, runtime.entropy)
+        self._exit.push_async_callback(wired.stop)
 
     async def start(self) -> None:
-        """Claim the store of the chunks, then recover every container.
-
-        Raises what the first that fails raises, and as :func:`claim_store`.
-        """
-        self._provider = MeasuredChunkProvider(self._make_provider())
-        if self._chunk_store.belongs_to_one:
-            claiming = StoreClaim(self._claim_store, self._chunk_store, self._supervisor)
-            try:
-                await claiming.wait()
-            except BaseException:
-                await self._close_storage()
-                raise
-        try:
-            await self.assignment.give_all()
-        except BaseException:
-            await self._close_storage()
-            raise
-        self._supervisor.spawn("trim", self._trim())
-        self._is_started = True
-
-    async def _trim(self) -> None:
-        while True:
-            await asyncio.sleep(_TRIM_EVERY_S)
-            self._frames.trim()
-            return_free_memory()
-
-    def _make_provider(self) -> ChunkProvider:
-        location, root, files = self._chunk_store.location, self._chunk_store.root, self._runtime.filesystem
-        if root is None:
-            if location.scheme == "hdfs":
-                self._chunk_threads = ChunkThreads.start(self._runtime.threads, HDFS_THREADS)
-            return make_provider(location, self._runtime, self._chunk_threads)
-        if not files.exists(root):
-            make_chunk_root(files, root)
-        self._chunk_threads = ChunkThreads.start(self._runtime.threads, self._config.chunk_threads)
-        chunk_files = replace(self._config.chunk_files, descriptors_max=self._descriptors.chunk_files_max)
-        provider = make_provider(
-            location,
-            self._runtime,
-            self._chunk_threads,
-            files=chunk_files,
-            proof=proof_of(root),
-        )
-        assert isinstance(provider, FilesystemChunkProvider)
-        self._chunk_files = provider
-        return provider
-
-    async def _claim_store(self) -> None:
-        """Raises as :func:`claim_store`."""
-        assert self._provider is not None
-        store, directory, runtime = self._chunk_store, self._config.data_dir, self._runtime
-        record = partial(note_store, runtime.filesystem, store, directory, self._containers)
-        await claim_store(self._provider, store, directory, runtime, record)
-
-    def _make_container(self, container_id: int, on_failed: OnFailed) -> SegmentContainer:
-        assert self._provider is not None
-        components = ContainerComponents(
-            wal=self._make_wal(container_id),
-            chunks=self._provider,
-            cache=self._cache,
-            index_pages=self._index_pages,
-            optimiser_switch=self._optimiser_switch,
-            clock=self._runtime.clock,
-            entropy=self._runtime.entropy,
-            system=self._facts,
-        )
-        return SegmentContainer(container_id, components, self._config.container, on_failed)
-
-    def _on_fenced(self, container_id: int, error: FencedOutError) -> None:
-        """It stays offline here. If all are, this process has nothing left to do."""
-        self._taken_over.add(container_id)
-        if len(self._taken_over) == self._containers:
-            what = "the only container was" if self._containers == 1 else "all containers were"
-            self._on_taken_over(FencedOutError(f"{what} taken over by another owner: {error}"))
-
-    def _make_wal(self, container_id: int) -> Wal:
-        return self._logs.make_wal(container_id)
-
-    async def listen(
-        self,
-        host: str,
-        port: int,
-        token_key: TokenKey | None = None,
-        tls: ContextSource | None = None,
-    ) -> int:
-        """Accept connections; answer the port. Requests need no tokens if there is no key; connections are
-        encrypted with ``tls``.
-
-        Raises OSError if the address is taken.
-        """
-        authorise: Authorise = allow_all
-        if token_key is not None:
-            leeway_s = self._config.auth.token_leeway_s
-            authorise = TokenChecker(token_key, self._runtime.clock, leeway_s).authorise
-        self._listener = Listener(self.store, self._ingress, authorise)
-        return await self._listener.start(host, port, tls)
-
-    def report_loads(self, send: SendReport) -> None:
-        """Meter the segments of streams that scale by themselves from now on, and report with ``send``."""
-        config = self._config.scaling
-        self._reports = ReportQueue(send, config)
-        self._sampler = LoadSampler(self.registry, self._reports, self._runtime.clock, config)
-        self._supervisor.spawn("loads", self._sampler.run())
-        self._supervisor.spawn("load reports", self._reports.run())
-
-    async def purge(self, segments: Sequence[str]) -> None:
-        """See :meth:`SegmentStore.purge`."""
-        await self.store.purge(segments)
-
-    def optimisers(self) -> dict[str, object]:
-        """The state and progress of the storage optimisers, as a JSON object."""
-        running = {each.container_id: each.tiers.optimiser for each in self.registry.running()}
-        found = {number: each.statistics() for number, each in running.items() if each is not None}
-        mode = self._config.container.optimiser.mode
-        return optimiser_status(mode, paused=self._optimiser_switch.is_paused, found=found)
-
-    def pause_optimisers(self, *, paused: bool) -> None:
-        """Pause the storage optimisers after their current step, or resume them, also of containers that
-        start later.
-        """
-        if paused != self._optimiser_switch.is_paused:
-            _logger.info("the storage optimisers are %s", "paused" if paused else "resumed")
-        if paused:
-            self._optimiser_switch.pause()
-        else:
-            self._optimiser_switch.resume()
-
-    def container_health(self) -> list[ContainerHealth]:
-        """State of every container, running or not."""
-        return self.registry.health()
-
-    @property
-    def metrics(self) -> tuple[Metric, ...]:
-        """What of :meth:`statistics` systems for monitoring read."""
-        from headrace.processes.metrics.table import METRICS  # late: most processes are never asked
-
-        return METRICS
-
-    def status(self) -> str:
-        """STARTING until every container was recovered once, then UP."""
-        return UP if self._is_started else STARTING
-
-    def contributors(self) -> list[Contributor]:
-        """The state of long-term storage, and of every container."""
-        refusals = {} if self._provider is None else self._provider.statistics().refusals()
-        return store_contributors(refusals, self.container_health())
-
-    def statistics(self) -> dict[str, object]:
-        """What cache, storage, listener and every container count and hold now."""
-        running = {container.container_id: container for container in self.registry.running()}
-        found: dict[str, object] = {
-            "cache": self._cache.statistics(),
-            "index_pages": self._index_pages.statistics(),
-        }
-        found["frames"] = self._frames.statistics()
-        found["loop_writes"] = self._loop_writes.statistics()
-        if self._provider is not None:
-            found["chunks"] = self._provider.statistics()
-        if self._chunk_files is not None:
-            found["chunk_files"] = self._chunk_files.statistics()
-        if self._chunk_threads is not None:
-            found["storage_threads"] = self._chunk_threads.statistics()
-        if self._listener is not None:
-            found["listener"] = self._listener.statistics()
-        if self._sampler is not None and self._reports is not None:
-            found["loads"] = self._sampler.statistics()
-            found["load_reports"] = self._reports.statistics()
-        found["containers"] = {
-            health.container_id: {"health": health}
-            | (running[health.container_id].statistics() if health.container_id in running else {})
-            for health in self.registry.health()
-        }
-        return found
+        """Recover every container. Raises as :meth:`WiredStore.start`."""
+        await self.wired.start()
 
     async def stop(self) -> None:
-        """Close connections, make durable what was accepted, stop. Idempotent.
-
-        It ends although the disk of a log is stalled: ``is_stalled`` says so, and such a container goes on
-        ending.
-        """
-        await self._supervisor.stop()
-        try:
-            if self._listener is not None:
-                await self._listener.stop()
-        finally:
-            try:
-                await self.assignment.take_all()
-            finally:
-                await self._close_storage()
+        """Stop everything that runs, in reverse order. Idempotent."""
+        await self._exit.aclose()
 
     @property
-    def log_is_stalled(self) -> bool:
-        """After a stop: whether a thread may still write to a log."""
-        return self.assignment.is_stalled
+    def is_stalled(self) -> bool:
+        """Whether a thread could not be ended by :meth:`stop`: the process has to exit without it."""
+        return self._wired is not None and self._wired.is_stalled
 
-    async def _close_storage(self) -> None:
-        if self.log_is_stalled:
-            self.is_stalled = True
-            return  # a container that has not ended uses it
-        if self._chunk_threads is not None:
-            self._chunk_threads.close()
-            try:
-                async with asyncio.timeout(_THREADS_END_S):
-                    await self._chunk_threads.wait_closed()
-            except TimeoutError:
-                self.is_stalled = True
-                _logger.warning("a call to the chunk files is stalled and abandoned; the log has its bytes")
-            self._chunk_threads = None
-        if self._provider is not None:
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(_THREADS_END_S):
-                    await self._provider.close()
+    def _release(self, directory: TakenDirectory) -> None:
+        """Release the directory, unless a thread may still write to a log: the system does it then."""
+        if self._wired is None or not self._wired.log_is_stalled:
+            directory.release()
+
+    def _plan_descriptors(self, containers: int) -> DescriptorPlan:
+        config, limit = self._config, find_limit()
+        wanted = config.connections_max
+        planned = plan_descriptors(
+            limit, containers, wanted, config.chunk_threads, config.chunk_files.descriptors_max
+        )
+        if planned.connections_max <= wanted // 2:
+            _logger.warning(
+                "the system lets this process open %d files: %d connections at a time instead of %d",
+                limit,
+                planned.connections_max,
+                wanted,
+            )
+        return planned
+
+    def _advise_memory(self, containers: int) -> None:
+        wanted = self._config.cache_bytes_wanted(containers)
+        if wanted > self._config.cache_bytes:
+            _logger.warning(
+                "cache_bytes = %d is little for %d containers under load at the same time: set %d or more",
+                self._config.cache_bytes,
+                containers,
+                wanted,
+            )

@@ -9,11 +9,12 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from headrace.errors import CorruptionError, NoSuchSegmentError
-from headrace.processes.config import StandaloneConfig
-from headrace.processes.segment_store import DataPlane
-from headrace.processes.standalone import StandaloneServer
+from headrace.processes.config import SegmentStoreConfig
+from headrace.processes.segment_store import ServedStore
+from headrace.processes.wired_store import WiredStore
 from headrace.repair.event_boundary import SEARCHED_BYTES, find_boundary
 from headrace.repair.repair_plan import RepairPlan, Truncation
+from headrace.runtime.context import system_runtime
 from headrace.segmentstore.container.config import ContainerConfig
 from headrace.segmentstore.container.container import SegmentContainer
 
@@ -35,23 +36,24 @@ class RepairReport:
     """What could not be done, one sentence each."""
 
 
-async def repair_storage(config: StandaloneConfig, plan: RepairPlan) -> RepairReport:
+async def repair_storage(config: SegmentStoreConfig, plan: RepairPlan) -> RepairReport:
     """Carry out a plan in a data directory that no server uses.
 
     Raises:
         DirectoryLockedError: one does.
         DataCorruptionError: a container cannot be recovered; nothing was done.
     """
-    server = StandaloneServer(replace(config, container=_quiet(config.container)))
+    part = ServedStore(replace(config, container=_quiet(config.container)), system_runtime())
     report = RepairReport()
-    plane = await server.start_data()
     try:
-        for container in plane.registry.running():
+        part.take()
+        await part.start()
+        for container in part.wired.registry.running():
             await container.flush_storage()
             await _truncate_all(container, plan, report)
-        await _collect(plane, report)
+        await _collect(part.wired, report)
     finally:
-        await server.stop()
+        await part.stop()
     return report
 
 
@@ -110,8 +112,8 @@ async def _find_start(container: SegmentContainer, storage_name: str, lost_to: i
     return None if boundary is None else lost_to + boundary
 
 
-async def _collect(plane: DataPlane, report: RepairReport) -> None:
-    for container in plane.registry.running():
+async def _collect(store: WiredStore, report: RepairReport) -> None:
+    for container in store.registry.running():
         storage = container.tiers.storage
         assert storage is not None
         report.deleted += await storage.garbage.collect_orphans()

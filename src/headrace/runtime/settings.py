@@ -99,9 +99,9 @@ def is_section(kind: Any) -> bool:
 
 
 def fields_of(cls: type[Any]) -> Iterator[tuple[dataclasses.Field[Any], Any]]:
-    """Yield the fields of one settings class with their resolved types."""
+    """Yield the fields of one settings class with their resolved types: plain ones first, as in TOML."""
     hints = typing.get_type_hints(cls)
-    for declared in dataclasses.fields(cls):
+    for declared in sorted(dataclasses.fields(cls), key=lambda each: is_section(hints[each.name])):
         yield declared, hints[declared.name]
 
 
@@ -112,7 +112,7 @@ def tunable_of(declared: dataclasses.Field[Any]) -> Tunable:
 
 
 def walk(cls: type[Any], prefix: str = "") -> Iterator[Setting]:
-    """Yield every setting below ``cls`` in the order of declaration."""
+    """Yield every setting below ``cls``, of each class in the order of declaration."""
     for declared, kind in fields_of(cls):
         key = f"{prefix}{declared.name}"
         if is_section(kind):

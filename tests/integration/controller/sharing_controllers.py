@@ -22,7 +22,7 @@ from headrace.controller.store.tables import TableStore
 from headrace.model.buckets import bucket_of
 from headrace.model.endpoint import Endpoint
 from headrace.processes.config import StandaloneConfig
-from headrace.processes.segment_store import DataPlane
+from headrace.processes.wired_store import WiredStore
 from headrace.rpc.generated import controller_pb2 as pb
 from headrace.rpc.generated.controller_pb2_grpc import ControllerServiceStub
 from headrace.runtime.context import system_runtime
@@ -138,7 +138,7 @@ class Cluster:
 
     def __init__(self, config, session_timeout_s):
         self.runtime = system_runtime()
-        self.data_plane = DataPlane(StandaloneConfig(in_memory=True), self.runtime, 4)
+        self.data_plane = WiredStore(StandaloneConfig(in_memory=True), self.runtime, 4)
         faults = CoordinationFaults(session_timeout_s=session_timeout_s, margin_s=session_timeout_s / 4)
         self.coordinator = FaultyCoordinator(self.runtime.entropy, faults)
         self.config = config

@@ -16,7 +16,7 @@ from headrace.errors import NoSuchSegmentError, SegmentSealedError
 from headrace.limits import INT64_MIN
 from headrace.model.endpoint import Endpoint
 from headrace.processes.config import StandaloneConfig
-from headrace.processes.segment_store import DataPlane
+from headrace.processes.wired_store import WiredStore
 from headrace.rpc.convert import txn_id_from_message
 from headrace.rpc.generated import batch_commit_pb2 as bb
 from headrace.rpc.generated import controller_pb2 as pb
@@ -124,7 +124,7 @@ class World:
 @pytest.fixture
 async def world():
     runtime = system_runtime()
-    data_plane = DataPlane(StandaloneConfig(in_memory=True), runtime, 4)
+    data_plane = WiredStore(StandaloneConfig(in_memory=True), runtime, 4)
     await data_plane.start()
     made = World(data_plane, runtime)
     await made.start()

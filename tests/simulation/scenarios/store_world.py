@@ -14,7 +14,7 @@ from typing import Final
 
 from headrace.errors import CorruptionError, HeadraceError, RequestError
 from headrace.processes.config import StandaloneConfig
-from headrace.processes.segment_store import DataPlane
+from headrace.processes.wired_store import WiredStore
 from headrace.segmentstore.container.config import ContainerConfig
 from headrace.segmentstore.container.container import SegmentContainer
 from headrace.segmentstore.hosting.hosted_container import OnFailed
@@ -35,7 +35,7 @@ PORT: Final = 12345
 _ATTEMPTS_MAX: Final = 60
 
 
-class SimulatedStore(DataPlane):
+class SimulatedStore(WiredStore):
     """The data plane of one process, on the foundations of a world."""
 
     def __init__(self, world: StoreWorld, host: SimulatedHost) -> None:

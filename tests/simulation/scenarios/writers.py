@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from headrace.limits import KIB, MIB
 from headrace.processes.config import StandaloneConfig
-from headrace.processes.segment_store import DataPlane
+from headrace.processes.wired_store import WiredStore
 from headrace.runtime.context import Runtime
 from headrace.runtime.entropy import SeededEntropy
 from headrace.segmentstore.admission.throttle.config import ThrottleConfig
@@ -56,7 +56,7 @@ CONTAINER: Final = ContainerConfig(
 )
 
 
-class SmallDataPlane(DataPlane):
+class SmallStore(WiredStore):
     """The data plane with small logs, which are asked as over a network."""
 
     def __init__(
@@ -86,7 +86,7 @@ def data_plane_program(seed: int | str) -> Callable[[Runtime], Coroutine[Any, An
         runtime.filesystem.mkdir("/data/wal")
         for directory in ("/data", "/"):
             runtime.filesystem.fsync_directory(directory)
-        plane = SmallDataPlane(config, runtime, wal_config, SeededEntropy(f"{seed}/distant-log"))
+        plane = SmallStore(config, runtime, wal_config, SeededEntropy(f"{seed}/distant-log"))
         await plane.start()
         await plane.listen("0.0.0.0", PORT)
 

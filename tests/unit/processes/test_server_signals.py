@@ -17,10 +17,10 @@ from headrace.data_directory import chunk_store
 from headrace.errors import InvalidArgumentError
 from headrace.model.hashing import container_of
 from headrace.processes import ready_file
-from headrace.processes import segment_store as data_plane
-from headrace.processes import standalone as server
+from headrace.processes import wired_store as data_plane
 from headrace.processes.config import StandaloneConfig
-from headrace.processes.standalone import StandaloneServer, _start_until, serve
+from headrace.processes.serving import serve, start_until
+from headrace.processes.standalone import StandaloneServer
 from headrace.runtime import supervisor
 from headrace.runtime.blocking import SystemThreads
 from headrace.runtime.clock import SystemClock
@@ -81,7 +81,7 @@ async def test_a_start_that_is_given_up_may_take_its_time_to_end(monkeypatch):
                 await asyncio.sleep(0.1)  # a container stores what it has
                 steps.append("stopped")
 
-    assert await _start_until(SlowServer(), told) is None
+    assert await start_until(told, SlowServer().start()) is None
     assert steps == ["stopped"]
 
 
@@ -94,16 +94,16 @@ async def test_a_signal_during_the_start_notices_a_call_that_hangs(tmp_path, mon
     first = make_server(tmp_path, Files(chunks="fail"))
     await first.start()
     name = next(f"s/{n}" for n in range(100) if container_of(f"s/{n}", 2) == 0)
-    await first._data_plane.store.create_segment(name)
-    await first._data_plane.store.append(name, b"x" * 100)
+    await first.store.wired.store.create_segment(name)
+    await first.store.wired.store.append(name, b"x" * 100)
     await first.stop()
 
     files = Files(chunks="hang", full=True)
     second, stopping = make_server(tmp_path, files), asyncio.Event()
-    starting = asyncio.ensure_future(_start_until(second, stopping))
+    starting = asyncio.ensure_future(start_until(stopping, second.start()))
     assert await asyncio.to_thread(files.asked.wait, 120)
     while not any(  # noqa: ASYNC110 - nothing could set an event
-        health.last_failure for health in second._data_plane.container_health()
+        health.last_failure for health in second.store.wired.container_health()
     ):
         await asyncio.sleep(0.01)
     stopping.set()
@@ -118,13 +118,6 @@ async def test_a_signal_during_the_start_notices_a_call_that_hangs(tmp_path, mon
 @pytest.mark.slow
 async def test_a_ready_file_that_cannot_be_removed_keeps_no_server_from_stopping(tmp_path, monkeypatch):
     path = tmp_path / "ready"
-    made = []
-
-    def make(config):
-        made.append(StandaloneServer(config))
-        return made[-1]
-
-    monkeypatch.setattr(server, "StandaloneServer", make)
     config = StandaloneConfig(
         in_memory=True,
         controller_port=0,
@@ -133,7 +126,8 @@ async def test_a_ready_file_that_cannot_be_removed_keeps_no_server_from_stopping
         containers=1,
         ready_file=str(path),
     )
-    serving = asyncio.ensure_future(serve(config))
+    server = StandaloneServer(config)
+    serving = asyncio.ensure_future(serve(server))
     async with asyncio.timeout(120):
         while not path.exists():  # noqa: ASYNC110 - nothing could set an event
             await asyncio.sleep(0.01)
@@ -142,8 +136,8 @@ async def test_a_ready_file_that_cannot_be_removed_keeps_no_server_from_stopping
         os.kill(os.getpid(), signal.SIGTERM)
         with pytest.raises(OSError):
             await serving
-    running = made[0]._data_plane.registry.running()
-    await made[0].stop()
+    running = server.store.wired.registry.running()
+    await server.stop()
     assert running == [], "nobody has stopped the containers"
 
 
@@ -205,7 +199,7 @@ async def test_a_ready_file_waits_for_space_as_all_else_does(tmp_path, monkeypat
         containers=1,
         ready_file=str(path),
     )
-    serving = asyncio.ensure_future(serve(config))
+    serving = asyncio.ensure_future(serve(StandaloneServer(config)))
     async with asyncio.timeout(120):
         while not (path.exists() if until_space else len(asked) > 5):
             assert not serving.done(), "it ended, though it can serve"
@@ -234,7 +228,7 @@ from headrace.runtime.filesystem import OsFilesystem
 from headrace.runtime.logs import configure
 from headrace.segmentstore.container.config import ContainerConfig
 from headrace.segmentstore.storagewriter.config import StorageWriterConfig
-from headrace.processes import segment_store as data_plane
+from headrace.processes import wired_store as data_plane
 from headrace.processes import standalone as server
 from headrace.processes.config import StandaloneConfig
 from headrace.wal.loop_writes import LoopWritesConfig
@@ -254,7 +248,7 @@ async def append(started):
     while not os.path.exists(sys.argv[2]):
         await asyncio.sleep(0.01)
     HangingLog.hangs = True
-    await started._data_plane.store.create_segment("s/a")
+    await started.store.wired.store.create_segment("s/a")
 
 
 class Server(server.StandaloneServer):

@@ -12,7 +12,7 @@ from headrace.cli.output import print_json, print_line, printable
 from headrace.cli.progress import Progress
 from headrace.cli.servers import confirm
 from headrace.errors import DataCorruptionError, DirectoryLockedError
-from headrace.processes.config import StandaloneConfig
+from headrace.processes.config import SegmentStoreConfig
 from headrace.repair.repair_plan import RepairPlan, plan_repair
 from headrace.repair.storage_repair import RepairReport, repair_storage
 
@@ -30,7 +30,7 @@ def repair(*, data_dir: str, dry_run: bool, yes: bool, as_json: bool) -> None:
     report = RepairReport()
     if not (dry_run or plan.does_nothing):
         confirm(f"mend {data.directory}", yes=yes)
-        report = asyncio.run(repair_storage(StandaloneConfig(data_dir=data.directory), plan))
+        report = asyncio.run(repair_storage(SegmentStoreConfig(data_dir=data.directory), plan))
         if not as_json:
             _print_report(report)
         with Progress("checking again", "B", quiet=as_json) as progress:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import logging
+
+_logger = logging.getLogger(__name__)
 
 
 class OptimiserSwitch:
@@ -20,10 +23,14 @@ class OptimiserSwitch:
 
     def pause(self) -> None:
         """Let no optimiser begin another step; one that is in the middle of a step ends it."""
+        if not self.is_paused:
+            _logger.info("the storage optimisers are paused")
         self._on.clear()
 
     def resume(self) -> None:
         """Let optimisers go on where they are."""
+        if self.is_paused:
+            _logger.info("the storage optimisers are resumed")
         self._on.set()
 
     async def wait_on(self) -> None:

@@ -9,9 +9,9 @@ import pytest
 
 from headrace.errors import FencedOutError, WalWriteError
 from headrace.limits import MIB
-from headrace.processes import segment_store as data_plane
+from headrace.processes import wired_store as data_plane
 from headrace.processes.config import StandaloneConfig
-from headrace.processes.segment_store import DataPlane
+from headrace.processes.wired_store import WiredStore
 from headrace.runtime.blocking import SystemThreads
 from headrace.runtime.clock import SystemClock
 from headrace.runtime.context import Runtime, system_runtime
@@ -50,7 +50,7 @@ async def test_a_stop_leaves_a_call_behind_that_is_not_answered(tmp_path, monkey
     files = HangingChunks()
     runtime = Runtime(SystemClock(), SeededEntropy(1), files, SystemThreads())
     config = StandaloneConfig(data_dir=str(tmp_path), container=container_config())
-    plane = DataPlane(config, runtime, 1)
+    plane = WiredStore(config, runtime, 1)
     await plane.start()
     container = plane.registry.running()[0]
     segment = await container.create("s/a", {})
@@ -64,7 +64,7 @@ async def test_a_stop_leaves_a_call_behind_that_is_not_answered(tmp_path, monkey
     files.answer.set()
     monkeypatch.setattr(data_plane, "_THREADS_END_S", 120.0)
 
-    again = DataPlane(config, Runtime(SystemClock(), SeededEntropy(2), OsFilesystem(), SystemThreads()), 1)
+    again = WiredStore(config, Runtime(SystemClock(), SeededEntropy(2), OsFilesystem(), SystemThreads()), 1)
     await again.start()
     container = again.registry.running()[0]
     result = await container.read(await container.resolve("s/a"), 0, 1000, wait=False)
@@ -86,7 +86,7 @@ def test_a_cache_for_full_load_holds_twice_what_the_frames_hold():
 async def test_containers_share_the_frames_of_their_logs_and_give_all_of_them_back(tmp_path, monkeypatch):
     monkeypatch.setattr(data_plane, "_TRIM_EVERY_S", 0.001)
     runtime = Runtime(SystemClock(), SeededEntropy(1), OsFilesystem(), SystemThreads())
-    plane = DataPlane(StandaloneConfig(data_dir=str(tmp_path), container=container_config()), runtime, 3)
+    plane = WiredStore(StandaloneConfig(data_dir=str(tmp_path), container=container_config()), runtime, 3)
     await plane.start()
     for container in plane.registry.running():
         await container.append(await container.create("s/a", {}), b"x" * (7 * MIB))
@@ -111,7 +111,7 @@ async def test_what_is_set_about_chunk_files_reaches_them(tmp_path):
         },
     )
     runtime = Runtime(SystemClock(), SeededEntropy(1), OsFilesystem(), SystemThreads())
-    plane = DataPlane(config, runtime, 1)
+    plane = WiredStore(config, runtime, 1)
     await plane.start()
     container = plane.registry.running()[0]
     await container.append(await container.create("s/a", {}), b"x" * 100_000)
@@ -140,7 +140,7 @@ class CountingFiles(OsFilesystem):
 async def test_a_stop_right_behind_the_failure_of_a_container_leaves_no_file_open_and_no_task(tmp_path):
     files = CountingFiles()
     runtime = Runtime(SystemClock(), SeededEntropy(1), files, SystemThreads())
-    plane = DataPlane(StandaloneConfig(data_dir=str(tmp_path), container=container_config()), runtime, 2)
+    plane = WiredStore(StandaloneConfig(data_dir=str(tmp_path), container=container_config()), runtime, 2)
     await plane.start()
     failed = plane.registry.running()[0]
     failed.log.fail(WalWriteError("EIO"))
@@ -151,7 +151,7 @@ async def test_a_stop_right_behind_the_failure_of_a_container_leaves_no_file_ope
 
 async def test_threads_of_chunk_files_end_although_a_container_could_not_be_stopped(tmp_path):
     runtime = Runtime(SystemClock(), SeededEntropy(1), OsFilesystem(), SystemThreads())
-    plane = DataPlane(StandaloneConfig(data_dir=str(tmp_path), container=container_config()), runtime, 2)
+    plane = WiredStore(StandaloneConfig(data_dir=str(tmp_path), container=container_config()), runtime, 2)
     await plane.start()
     threads = plane._chunk_threads
     container = plane.registry.running()[0]
@@ -174,7 +174,7 @@ async def test_the_process_is_notified_when_every_container_was_taken_over_and_n
     told = []
     runtime = Runtime(SystemClock(), SeededEntropy(1), OsFilesystem(), SystemThreads())
     config = StandaloneConfig(data_dir=str(tmp_path), container=container_config())
-    plane = DataPlane(config, runtime, 3, on_taken_over=told.append)
+    plane = WiredStore(config, runtime, 3, on_taken_over=told.append)
     await plane.start()
     first, second, third = plane.registry.running()
     for container, error in (
@@ -223,7 +223,7 @@ async def test_a_stop_ends_although_the_log_of_a_container_hangs(tmp_path, monke
         container=container_config(),
         loop_writes=LoopWritesConfig(log_write_bytes_max=0),
     )
-    plane = DataPlane(config, runtime, 2)
+    plane = WiredStore(config, runtime, 2)
     await plane.start()
     container = plane.registry.running()[0]
     segment = await container.create("s/a", {})
@@ -249,7 +249,7 @@ async def test_a_stop_ends_although_the_log_of_a_container_hangs(tmp_path, monke
 async def test_a_stop_closes_the_chunk_files_that_were_kept_open(tmp_path):
     files = CountingFiles()
     runtime = Runtime(SystemClock(), SeededEntropy(1), files, SystemThreads())
-    plane = DataPlane(StandaloneConfig(data_dir=str(tmp_path), container=container_config()), runtime, 1)
+    plane = WiredStore(StandaloneConfig(data_dir=str(tmp_path), container=container_config()), runtime, 1)
     await plane.start()
     container = plane.registry.running()[0]
     segment = await container.create("s/a", {})
@@ -257,7 +257,7 @@ async def test_a_stop_closes_the_chunk_files_that_were_kept_open(tmp_path):
     await container.flush_storage()
     await plane.stop()
     assert not files.open_files
-    plane = DataPlane(StandaloneConfig(data_dir=str(tmp_path), container=container_config()), runtime, 1)
+    plane = WiredStore(StandaloneConfig(data_dir=str(tmp_path), container=container_config()), runtime, 1)
     await plane.start()
     container = plane.registry.running()[0]
     result = await container.read(await container.resolve("s/a"), 0, 1000, wait=False)
@@ -270,7 +270,7 @@ async def test_a_stop_closes_the_chunk_files_that_were_kept_open(tmp_path):
 async def test_a_container_whose_last_work_goes_wrong_leaves_no_file_open_and_no_task(tmp_path, ends):
     files = CountingFiles()
     runtime = Runtime(SystemClock(), SeededEntropy(1), files, SystemThreads())
-    plane = DataPlane(StandaloneConfig(data_dir=str(tmp_path), container=container_config(60.0)), runtime, 1)
+    plane = WiredStore(StandaloneConfig(data_dir=str(tmp_path), container=container_config(60.0)), runtime, 1)
     await plane.start()
     container = plane.registry.running()[0]
     finishing = asyncio.Event()
@@ -298,7 +298,7 @@ async def test_a_container_whose_last_work_goes_wrong_leaves_no_file_open_and_no
 
 
 async def test_a_segment_store_alone_tells_how_it_is_and_what_it_counts(tmp_path):
-    plane = DataPlane(StandaloneConfig(data_dir=str(tmp_path), containers=2), system_runtime(), 2)
+    plane = WiredStore(StandaloneConfig(data_dir=str(tmp_path), containers=2), system_runtime(), 2)
     transport = httpx.ASGITransport(app=probe_application([plane], "1.2.3"))
     async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as web:
 
