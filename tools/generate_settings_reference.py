@@ -7,8 +7,8 @@ from pathlib import Path
 
 from generated_page import write_or_check
 
-from headrace.processes.config import StandaloneConfig
-from headrace.runtime.settings import describe
+from headrace.processes.config import SegmentStoreConfig, StandaloneConfig
+from headrace.runtime.settings import describe, walk
 
 PAGE = Path(__file__).parents[1] / "docs" / "reference" / "settings.md"
 
@@ -20,6 +20,9 @@ and options over both. Sizes are bytes; a text such as `"256 MiB"` is understood
 of range is refused with its name, and the server does not start. A variable that begins with `HEADRACE_` is
 unknown unless it is listed below; only `HEADRACE_URI`, which other commands read, and what Kubernetes makes
 for a service of that name (`HEADRACE_SERVICE_HOST`, `HEADRACE_PORT=tcp://...`) mean nothing here.
+
+`headrace segmentstore` has the same settings but those of a controller, which it refuses:
+{of_controllers}.
 
 ```toml
 cache_bytes = "1 GiB"
@@ -33,7 +36,11 @@ flush_age_s = 10
 def page() -> str:
     """Return the whole page."""
     title, _, rest = describe(StandaloneConfig, title="Settings of a standalone server").partition("\n")
-    return f"{title}\n{_INTRODUCTION}{rest}"
+    own = {setting.key for setting in walk(SegmentStoreConfig)}
+    others = [setting.key for setting in walk(StandaloneConfig) if setting.key not in own]
+    shown = dict.fromkeys(f"[{key.partition('.')[0]}]" if "." in key else key for key in others)
+    names = ", ".join(f"`{name}`" for name in shown)
+    return f"{title}\n{_INTRODUCTION.format(of_controllers=names)}{rest}"
 
 
 if __name__ == "__main__":

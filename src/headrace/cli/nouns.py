@@ -16,6 +16,10 @@ _NOUNS: Final = {
         "headrace.cli.server.standalone_command",
         "Run controller, segment store and REST in one process until SIGTERM or Ctrl-C.",
     ),
+    "segmentstore": (
+        "headrace.cli.server.segmentstore_command",
+        "Run a segment store by itself until SIGTERM or Ctrl-C: the data protocol, health, metrics.",
+    ),
     "status": (
         "headrace.cli.server.status_command",
         "Say whether a server is ready, what it holds and what waits; exit code 4 if it is not ready.",

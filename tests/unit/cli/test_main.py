@@ -56,6 +56,7 @@ def run_failing(monkeypatch, error, uri=None):
 def test_every_verb_is_there():
     assert {" ".join(path) for path in VERBS} == {
         "standalone",
+        "segmentstore",
         "status",
         "demo",
         "completion",
@@ -122,7 +123,10 @@ def test_what_is_given_is_what_the_function_of_the_verb_takes(path):
     inspect.signature(verb.callback.load()).bind(**dict.fromkeys(given))
 
 
-OFFLINE = {"standalone", "demo", "completion", "controller", "user", "inspect", "check", "storage", "config"}
+OFFLINE = {
+    *("standalone", "segmentstore", "demo", "completion", "controller", "user", "inspect", "check"),
+    *("storage", "config"),
+}
 
 
 @pytest.mark.parametrize("path", [path for path in VERBS if path[0] not in OFFLINE])
@@ -501,6 +505,20 @@ def test_a_module_is_the_same_command():
 def test_a_server_does_not_start_because_a_variable_of_a_script_is_empty(option, what, capsys):
     assert entry.main(["standalone", option, ""]) == 2
     assert f"Invalid value for '{option}': {what} is empty" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["zookeeper:127.0.0.1:2181", "none", ""])
+def test_a_coordinator_that_is_not_built_is_refused_with_what_is(name, capsys, tmp_path):
+    data = tmp_path / "data"
+    assert entry.main(["segmentstore", "--coordinator", name, "--data-dir", str(data)]) == 2
+    said = capsys.readouterr().err
+    assert f"'--coordinator': {name!r} is not built yet: there is memory, with which this process" in said
+    assert not data.exists()
+
+
+def test_a_segment_store_is_told_its_coordinator(capsys):
+    assert entry.main(["segmentstore"]) == 2
+    assert "Missing option '--coordinator'. Choose from: memory" in " ".join(capsys.readouterr().err.split())
 
 
 @pytest.mark.parametrize("word", ["json", "JSON", "jsonl"])
