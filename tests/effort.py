@@ -32,6 +32,14 @@ def without_long(numbers, long):
     return [number for number in numbers if is_long() or number not in long]
 
 
+def sampled(values, step=3):
+    """Every ``step``-th of the values, from the first on; all of them in the long form.
+
+    For cases that tell about the tests themselves, or differ little from each other.
+    """
+    return list(values)[:: 1 if is_long() else step]
+
+
 def is_quick():
     """Whether this is the look while one types."""
     return _share() < _PROFILES["check"]

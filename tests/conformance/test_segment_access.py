@@ -2,7 +2,7 @@ import pytest
 
 from headrace.model.segment_access import SegmentAccess
 from headrace.processes.config import StandaloneConfig
-from headrace.processes.segment_store import DataPlane
+from headrace.processes.wired_store import WiredStore
 from headrace.runtime.context import system_runtime
 from headrace.segmentstore.store import SegmentStore
 from headrace.testing.conformance.segment_access import VERBS, SegmentAccessContract
@@ -12,7 +12,7 @@ from tests.unit.controller.segment_stores import FakeSegmentStores
 class TestSegmentStore(SegmentAccessContract):
     @pytest.fixture(autouse=True)
     async def _data_plane(self):
-        self.data_plane = DataPlane(StandaloneConfig(in_memory=True), system_runtime(), 1)
+        self.data_plane = WiredStore(StandaloneConfig(in_memory=True), system_runtime(), 1)
         await self.data_plane.start()
         yield
         await self.data_plane.stop()

@@ -11,6 +11,7 @@ from headrace.client import ReaderConfig, connect
 from headrace.client.reconnect_policy import ReconnectPolicy
 from headrace.errors import HeadraceError
 from headrace.testing import LocalServer
+from tests.effort import soak
 
 pytestmark = [pytest.mark.cluster, pytest.mark.usefixtures("clean_end")]
 
@@ -186,6 +187,7 @@ async def test_a_chunk_that_vanished_is_never_taken_for_an_end(stored):
         assert await read_until_refused(client, expected) == (len(expected), None)
 
 
+@soak
 @pytest.mark.slow
 async def test_the_log_stays_short_while_a_gigabyte_passes_through(server):
     log = server.directory / "data" / "wal"

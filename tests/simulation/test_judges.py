@@ -26,6 +26,7 @@ from headrace.segmentstore.tables.state import TableState
 from headrace.testing.loop_time import MillisecondTime
 from headrace.testing.simulation import simulate
 from headrace.wal.memory import MemoryWal
+from tests.effort import sampled
 from tests.simulation.run_seeds import run_one
 from tests.simulation.worlds.writer_world import WriterWorld
 
@@ -289,7 +290,7 @@ BUGS = [
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("plant", "scenario", "seeds", "first"), BUGS, ids=lambda value: getattr(value, "__name__", "")
+    ("plant", "scenario", "seeds", "first"), sampled(BUGS), ids=lambda value: getattr(value, "__name__", "")
 )
 def test_a_planted_bug_is_found(plant, scenario, seeds, first, monkeypatch):
     plant(monkeypatch)

@@ -14,6 +14,7 @@ from headrace.segmentstore.attributes.segment_indexes import SegmentIndexes
 from headrace.segmentstore.segment_names import is_index
 from headrace.segmentstore.state.segment_attributes import SegmentAttributes
 from headrace.storage.chunks.segment_storage import ChunkedSegmentStorage
+from tests.effort import sampled
 from tests.simulation.run_seeds import run_one
 
 
@@ -123,7 +124,9 @@ BUGS = [
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("plant", "seeds", "first"), BUGS, ids=lambda value: getattr(value, "__name__", ""))
+@pytest.mark.parametrize(
+    ("plant", "seeds", "first"), sampled(BUGS), ids=lambda value: getattr(value, "__name__", "")
+)
 def test_a_planted_bug_is_found(plant, seeds, first, monkeypatch):
     plant(monkeypatch)
     for seed in (first, *range(seeds)):

@@ -9,7 +9,7 @@ from headrace.controller.streams.stream import Stream
 from headrace.controller.streams.subscribers import Subscribers
 from headrace.controller.workflows import catalogue, scale_stream
 from headrace.controller.workflows.truncate_stream import finish_truncate
-from tests.effort import seeds
+from tests.effort import sampled, seeds
 from tests.simulation.run_seeds import run_one
 from tests.unit.controller.segment_stores import FakeSegmentStores
 
@@ -117,7 +117,9 @@ BUGS = [
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("plant", "count", "first"), BUGS, ids=lambda value: getattr(value, "__name__", ""))
+@pytest.mark.parametrize(
+    ("plant", "count", "first"), sampled(BUGS), ids=lambda value: getattr(value, "__name__", "")
+)
 def test_a_planted_bug_is_found(plant, count, first, monkeypatch):
     plant(monkeypatch)
     for seed in (first, *seeds(count)):

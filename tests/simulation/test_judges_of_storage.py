@@ -14,6 +14,7 @@ from headrace.storage.chunks.garbage_collector import GarbageCollector
 from headrace.storage.chunks.segment_storage import ChunkedSegmentStorage
 from headrace.storage.chunks.storage_garbage import StorageGarbage
 from headrace.testing.object_store_faults import FaultyObjectStore
+from tests.effort import sampled
 from tests.simulation.run_seeds import run_one
 
 
@@ -133,7 +134,7 @@ BUGS = [
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("plant", "scenario", "seeds", "first"), BUGS, ids=lambda value: getattr(value, "__name__", "")
+    ("plant", "scenario", "seeds", "first"), sampled(BUGS), ids=lambda value: getattr(value, "__name__", "")
 )
 def test_a_planted_bug_is_found(plant, scenario, seeds, first, monkeypatch):
     plant(monkeypatch)

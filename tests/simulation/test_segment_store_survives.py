@@ -20,7 +20,7 @@ from headrace.testing.history import Outcome
 from headrace.testing.linearizability import NotLinearizableError
 from headrace.testing.segment_calls import AppendCall
 from headrace.testing.simulation import simulate
-from tests.effort import seeds, without_long
+from tests.effort import sampled, seeds, without_long
 from tests.simulation.found_seeds import CROWDS, DATA_PLANE, LONG_CROWDS, LONG_DATA_PLANE
 from tests.simulation.models.container_calls import ContainerCall, EnsureSealedCall, NextOwnerCall
 from tests.simulation.models.table_model import TableCall
@@ -44,7 +44,7 @@ def test_clients_that_ask_for_everything_at_once_are_told_the_same(seed):
 
 @pytest.mark.slow
 def test_every_verb_happens_in_a_handful_of_seeds():
-    happened = sum((run_one("data_plane", seed).value.happened for seed in range(226, 230)), Counter())
+    happened = sum((run_one("data_plane", seed).value.happened for seed in (226, 232)), Counter())
     verbs = {call.__name__ for call in (*get_args(ContainerCall), *get_args(TableCall))}
     assert verbs - set(happened) == {EnsureSealedCall.__name__, NextOwnerCall.__name__}  # no client's calls
 
@@ -110,7 +110,7 @@ def test_a_log_that_does_not_sync_is_convicted(seed, monkeypatch):
 
 @pytest.mark.cluster
 @pytest.mark.slow
-@pytest.mark.parametrize(("scenario", "seed"), [("data_plane", 223), ("writers", 3)])
+@pytest.mark.parametrize(("scenario", "seed"), sampled([("data_plane", 223), ("writers", 3)]))
 def test_the_same_seed_is_the_same_run_whatever_the_hash_seed_and_wherever_objects_lie(scenario, seed):
     command = [
         sys.executable,

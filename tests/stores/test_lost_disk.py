@@ -16,6 +16,7 @@ import pytest
 from headrace.storage.identity_format import IDENTITY_NAME
 from headrace.testing import LocalServer
 from headrace.testing.local_server import HEADRACE
+from tests.effort import sampled
 from tests.stores.servers import S3_ENVIRONMENT
 from tests.stores.small_s3 import SmallS3
 
@@ -64,7 +65,7 @@ async def place(request, tmp_path):
 
 
 IN_FILES = pytest.mark.parametrize("place", ["file"], indirect=True)
-IN_BOTH = pytest.mark.parametrize("place", ["file", "s3"], indirect=True)
+IN_BOTH = pytest.mark.parametrize("place", sampled(["file", "s3"]), indirect=True)
 
 
 async def made(place):

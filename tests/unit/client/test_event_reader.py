@@ -76,6 +76,7 @@ async def test_cancelling_a_read_loses_nothing(system, client):
             assert list(await reader.next_batch()) == [b"%d" % number]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(5))
 async def test_events_split_between_blocks_are_joined_whatever_their_sizes(system, client, seed):
     chance = random.Random(seed)
@@ -366,6 +367,7 @@ async def test_successors_are_read_after_all_their_predecessors(system, client):
     assert sorted(found[:2]) == [b"left", b"right"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(10))
 async def test_order_per_key_holds_through_scaling_and_lost_connections(system, client, seed):
     chance = random.Random(seed)

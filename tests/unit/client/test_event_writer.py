@@ -518,6 +518,7 @@ async def _write_numbered(writer, chance, counters, count):
             await asyncio.sleep(0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(8))
 async def test_order_per_key_survives_splits_and_merges_under_faults(system, client, seed):
     chance = random.Random(seed)

@@ -102,6 +102,7 @@ async def writes_of_reused_memory():
         assert stored == frame_list(written)[0]
 
 
+@pytest.mark.slow
 @LOOPS
 @pytest.mark.parametrize("way", ["column", "events", "raw"])
 def test_what_a_reader_got_may_be_written_on_while_the_reader_goes_on(kind, way):

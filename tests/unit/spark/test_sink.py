@@ -132,6 +132,7 @@ def test_messages_of_different_batches_are_never_mixed(store):
     assert store.visible == []
 
 
+@pytest.mark.slow
 def test_what_is_visible_is_always_whole_batches_once_under_random_crashes(store):
     """Tasks are retried, answers get lost, drivers die anywhere; a repeated batch is split differently."""
     for seed in range(300):

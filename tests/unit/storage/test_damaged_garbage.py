@@ -76,6 +76,7 @@ async def test_damaged_runs_do_not_count_for_the_bound_behind_which_truncations_
     assert await storage.garbage.collect() == 2
 
 
+@pytest.mark.slow
 async def test_a_container_with_damaged_garbage_stays_and_starts_again():
     bench = Bench()
     writing = dataclasses.replace(bench.config.storage_writer, garbage_interval_s=0.01)

@@ -830,6 +830,7 @@ async def test_when_too_much_garbage_waits_truncation_copying_and_deletion_wait_
     assert not store.objects.objects
 
 
+@pytest.mark.slow
 async def test_ten_thousand_chunks_go_in_batches_and_a_new_owner_finishes():
     store = Store()
     config = SegmentStorageConfig(rollover_bytes=8, block_bytes=8, garbage_delay_s=0)

@@ -347,6 +347,7 @@ def test_a_reader_on_a_thread_goes_on_right_behind_what_it_handed_out(thread, st
     reading.finish()
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:coroutine .* was never awaited")
 @pytest.mark.parametrize(
     "changed_before",

@@ -32,6 +32,7 @@ async def fill(controller):
         await controller.context.store.update(scope.table, writes)
 
 
+@pytest.mark.slow
 async def test_ten_thousand_streams_are_listed_once_each_in_full_pages(world):
     async with serve(world) as service:
         await service.stub.createScope(pb.ScopeInfo(scope="s"))

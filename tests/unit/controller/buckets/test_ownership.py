@@ -162,6 +162,7 @@ def test_a_session_that_expires_costs_its_member_nothing_but_time():
     run(scenario, "a", "b", watch_delay_s_max=0.5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(20))
 def test_whatever_the_network_does_all_buckets_are_shared_in_the_end(seed):
     async def scenario(cluster):

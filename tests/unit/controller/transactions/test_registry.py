@@ -1,6 +1,8 @@
 import asyncio
 import gc
 
+import pytest
+
 from headrace.controller.store.layout import txns_table
 from headrace.controller.transactions import registry as registry_module
 from headrace.controller.transactions.registry import Registry
@@ -53,6 +55,7 @@ async def test_of_transactions_that_others_finish_a_bounded_number_is_remembered
     assert registry.statistics()["OPEN"] == 3
 
 
+@pytest.mark.slow
 async def test_nothing_is_left_of_waiting_for_transactions_that_others_finish(monkeypatch):
     monkeypatch.setattr(registry_module, "_REMOVED_ELSEWHERE_S", 0.001)
     store = MemoryStore()

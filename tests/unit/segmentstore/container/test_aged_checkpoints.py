@@ -84,6 +84,7 @@ async def test_what_was_recovered_leaves_the_log_although_nothing_is_written():
     await bench.stop()
 
 
+@pytest.mark.slow
 async def test_while_storage_is_away_such_checkpoints_take_no_files_of_their_own():
     bench = make_bench(0.5)
     bench.make_wal = SeparationsCounted

@@ -41,6 +41,7 @@ async def test_deleted_segments_are_forgotten_however_large_their_rows_are_toget
         await bench.stop()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", ["deleted", "merged"])
 async def test_segments_that_come_and_go_do_not_pile_up_until_the_log_is_long(way):
     bench = Bench()

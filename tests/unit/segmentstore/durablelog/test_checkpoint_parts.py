@@ -124,6 +124,7 @@ async def test_no_more_parts_wait_for_frames_than_a_line_of_requests_takes():
     await writing
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("steps", range(0, 20, 3))
 async def test_a_log_that_fails_ends_a_checkpoint_and_nothing_of_it_is_left(steps):
     bench = await make_bench()

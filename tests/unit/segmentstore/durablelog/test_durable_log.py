@@ -371,6 +371,7 @@ async def test_the_log_of_another_container_is_refused():
         await other.start()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(60))
 async def test_any_prefix_of_the_log_recovers_to_what_it_says_twice(seed):
     """Random work, killed after any frame: the recovered state is that of the durable operations, exactly."""

@@ -154,6 +154,7 @@ async def test_a_corrupt_log_is_left_as_it_is_and_says_the_same_again():
         assert not again.wal.waiting
 
 
+@pytest.mark.slow
 async def test_no_flipped_bit_makes_recovery_fail_in_any_other_way_than_corruption():
     """The log's checksums catch damage before this; behind them nothing may crash, hang or be misread."""
     bench = await Bench(frame_bytes=400).start()

@@ -210,6 +210,7 @@ async def test_those_who_were_not_asked_go_on_when_there_is_memory_again(crowd):
     index.unstored = 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(20))
 async def test_nobody_starves_however_they_are_mixed(crowd, seed):
     chance = random.Random(seed)

@@ -385,6 +385,7 @@ def test_things_of_a_kind_are_bounded_for_each_and_beyond_the_budget_by_a_share(
 # ------------------------------------------------------------------------------------------ together
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(40))
 def test_whatever_happens_bytes_are_bounded_and_everybody_gets_some(seed):
     draw = random.Random(seed)

@@ -115,6 +115,7 @@ async def test_a_lost_connection_drops_all_of_them_at_once(peer, home, cold, clo
     assert await peer.replies() == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", [*WAYS, "the connection is lost"])
 async def test_thousands_of_reads_at_the_tail_end_a_few_in_each_turn(peer, home, cold, way):
     """16,000 of them held up the loop for a quarter of a second when their client was gone."""
@@ -138,6 +139,7 @@ async def test_thousands_of_reads_at_the_tail_end_a_few_in_each_turn(peer, home,
     assert running(home) == home.waiting_reads.total == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", WAYS)
 async def test_a_connection_that_only_has_thousands_of_reads_at_the_tail_closes_soon(peer, home, store, way):
     peer.feed(*[read(0)] * 2000)

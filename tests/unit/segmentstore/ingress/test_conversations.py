@@ -153,6 +153,7 @@ class Client:
         )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(50))
 async def test_a_random_conversation_keeps_every_promise(seed):
     source = random.Random(seed)

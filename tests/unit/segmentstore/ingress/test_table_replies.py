@@ -419,6 +419,7 @@ async def test_room_comes_back_when_the_last_byte_of_a_reply_has_left(open_home,
 # ------------------------------------------------------------------------------------------ together
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(30))
 async def test_whatever_happens_replies_are_bounded_and_everything_is_answered(seed, open_home, table):
     draw = random.Random(seed)

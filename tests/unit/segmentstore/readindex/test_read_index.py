@@ -301,6 +301,7 @@ async def test_closing_ends_waiting_and_storage_reads(world):
     assert world.cache.statistics().used_bytes == 0
 
 
+@pytest.mark.slow
 async def test_ten_thousand_waiting_readers_all_get_the_append(world):
     segment = world.create()
     reads = [asyncio.ensure_future(world.read(segment, 0, 10, wait=True)) for _ in range(10_000)]

@@ -733,6 +733,7 @@ async def test_thousands_of_merges_are_completed_in_many_turns():
     assert world.storage.statistics().writes < 60
 
 
+@pytest.mark.slow
 @simulated
 async def test_thousands_of_merges_that_storage_has_already_are_finished_in_many_turns():
     """After a start, when storage could not be read at first: much waits behind what is compared."""
@@ -1362,6 +1363,7 @@ async def test_ten_thousand_segments_are_stored():
     assert world.writer.statistics().segments_pending == 0
 
 
+@pytest.mark.slow
 @simulated
 async def test_the_objects_of_three_thousand_deleted_segments_are_gone_soon_after_they_may():
     world = make_world(writer_config=replace(CONFIG, flush_age_s=0.5))

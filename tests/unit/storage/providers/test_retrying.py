@@ -49,6 +49,7 @@ def simulated():
     return run
 
 
+@pytest.mark.slow
 def test_reads_succeed_although_many_requests_fail(simulated):
     async def scenario(store, provider, draw):
         store.on_read = lambda name: fail_reads(name) if draw(10) == 0 else None

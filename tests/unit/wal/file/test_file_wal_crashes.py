@@ -101,6 +101,7 @@ def count_calls(config, here):
     return filesystem.calls
 
 
+@pytest.mark.slow
 @HERE
 @pytest.mark.parametrize("direct", [True, False], ids=["direct", "fdatasync"])
 def test_what_was_acknowledged_survives_a_kill_at_any_call_and_a_power_loss_soon_after(direct, here):

@@ -136,6 +136,7 @@ def test_files_that_were_truncated_and_removed_are_not_missed():
         place.open()
 
 
+@pytest.mark.slow
 def test_an_owner_that_dies_at_any_call_of_its_start_is_not_mistaken_for_one_whose_files_were_lost():
     calls = 0
     while True:

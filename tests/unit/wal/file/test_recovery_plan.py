@@ -117,6 +117,7 @@ class TestTornTail:
             assert log.next_sequence == 3
         assert list(recover_files({image.name: image.data[:end]})[1]) == [1, 2, 3]
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("filler", [0x00, 0xFF, 0x5A])
     def test_a_last_record_whose_rest_is_something_else_ends_the_log(self, filler):
         image = Image(1, 1, 1).add_many(1, 2).add(3, content=bytes(range(1, 256)) * 20)

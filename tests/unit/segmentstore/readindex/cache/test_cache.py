@@ -109,6 +109,7 @@ def test_an_extent_that_was_used_leaves_after_those_that_were_not(cache, owner):
     assert owner.evicted == [BLOCK]
 
 
+@pytest.mark.slow
 def test_a_cache_cut_small_by_many_segments_has_large_extents_again_after_few():
     cache = small_cache(1024, history_share_max=0.5, history_share_min=0.0)
     chance = random.Random(1)

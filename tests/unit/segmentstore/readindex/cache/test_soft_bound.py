@@ -93,6 +93,7 @@ def test_history_finds_room_although_all_of_the_soft_bound_is_not_stored():
     assert 101 * BLOCK in owner.extents
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(20))
 def test_appends_that_were_let_in_always_find_memory(seed):
     chance = random.Random(seed)
