@@ -22,6 +22,7 @@ class Session(Protocol):
 
         SessionExpiredError: the session is over; nothing was done, and nothing will be.
         UnknownOutcomeError: it may have happened, if it is a change; read the node again.
+        InvalidArgumentError: the path is not legal, or no node can have the version.
     """
 
     @property
@@ -38,7 +39,7 @@ class Session(Protocol):
 
         Raises:
             NodeExistsError: there is such a node.
-            InvalidArgumentError: the path is not legal, its parent is ephemeral or the data too large.
+            InvalidArgumentError: the parent is ephemeral, or the data are too large.
         """
 
     async def read(self, path: str) -> Node | None:

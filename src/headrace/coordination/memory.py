@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import AsyncIterator, Iterator
 
 from headrace.coordination.lease import Lease
-from headrace.coordination.node import Node
+from headrace.coordination.node import Node, check_path
 from headrace.coordination.tree import PERSISTENT, Changes, NodeTree
 from headrace.errors import SessionExpiredError
 
@@ -54,6 +54,7 @@ class _Watch:
     __slots__ = ("changed", "key", "session")
 
     def __init__(self, session: MemorySession, path: str, *, is_list: bool) -> None:
+        check_path(path)
         self.session = session
         self.key = (path, is_list)
         self.changed = asyncio.Event()

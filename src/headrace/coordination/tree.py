@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final
 
-from headrace.coordination.node import DATA_BYTES_MAX, Node
+from headrace.coordination.node import Node, check_data, check_path, check_version, parents_of
 from headrace.errors import (
     InvalidArgumentError,
     MetadataConflictError,
@@ -42,10 +42,12 @@ class NodeTree:
         self._entries: dict[str, _Entry] = {}
 
     def read(self, path: str) -> Node | None:
+        check_path(path)
         found = self._entries.get(path)
         return None if found is None else Node(found.data, found.version)
 
     def children(self, path: str) -> list[str]:
+        check_path(path)
         found = self._entries.get(path)
         return [] if found is None else sorted(found.names)
 
@@ -53,9 +55,9 @@ class NodeTree:
         self, path: str, data: bytes, *, owner: int = PERSISTENT, sequential: bool = False
     ) -> tuple[str, Changes]:
         """Make a node; return its path."""
-        _check_path(path)
-        _check_data(data)
-        parents = _parents(path)
+        check_path(path)
+        check_data(data)
+        parents = parents_of(path)
         for parent in parents:
             entry = self._entries.get(parent)
             if entry is not None and entry.owner != PERSISTENT:
@@ -75,7 +77,7 @@ class NodeTree:
 
     def write(self, path: str, data: bytes, version: int) -> tuple[int, Changes]:
         """Replace the data; return the new version."""
-        _check_data(data)
+        check_data(data)
         entry = self._get(path, version)
         entry.data = data
         entry.version += 1
@@ -96,8 +98,10 @@ class NodeTree:
         return changes
 
     def _get(self, path: str, version: int) -> _Entry:
+        check_path(path)
+        check_version(version)
         entry = self._entries.get(path)
-        if entry is None or not path:
+        if entry is None:
             raise NoSuchNodeError(f"there is no node {path}")
         if entry.version != version:
             raise MetadataConflictError(f"node {path} has version {entry.version}, not {version}")
@@ -123,19 +127,3 @@ class NodeTree:
         del self._entries[path]
         changes.nodes.append(path)
         changes.lists.append(parent)
-
-
-def _parents(path: str) -> list[str]:
-    names = path.split("/")
-    return ["/".join(names[:count]) for count in range(1, len(names))]
-
-
-def _check_path(path: str) -> None:
-    names = path.split("/")
-    if not all(name and name.isascii() and name.isprintable() and name not in {".", ".."} for name in names):
-        raise InvalidArgumentError(f"{path!r} is no path of a node: names of printable ASCII, joined by /")
-
-
-def _check_data(data: bytes) -> None:
-    if len(data) > DATA_BYTES_MAX:
-        raise InvalidArgumentError(f"{len(data)} bytes are more than the {DATA_BYTES_MAX} that a node holds")

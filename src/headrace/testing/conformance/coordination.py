@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from headrace.coordination.contract import Coordinator, Session
-from headrace.coordination.node import DATA_BYTES_MAX, Node
+from headrace.coordination.node import DATA_BYTES_MAX, PATH_CHARS_MAX, Node
 from headrace.errors import (
     InvalidArgumentError,
     MetadataConflictError,
@@ -110,9 +110,20 @@ class CoordinatorContract:
 
     async def test_bad_input_changes_nothing(self) -> None:
         session, _ = await self.pair()
-        for path in ("", "/a", "a/", "a//b", "a/../b", "é"):
+        for path in ("", "/a", "a/", "a//b", "a/../b", "é", "a" * (PATH_CHARS_MAX + 1)):
             with pytest.raises(InvalidArgumentError):
                 await session.create(path, b"")
+            with pytest.raises(InvalidArgumentError):
+                await session.read(path)
+            with pytest.raises(InvalidArgumentError):
+                await session.children(path)
+            with pytest.raises(InvalidArgumentError):
+                await session.write(path, b"", 0)
+            with pytest.raises(InvalidArgumentError):
+                await session.delete(path, 0)
+            for watch in (session.watch, session.watch_children):
+                with pytest.raises(InvalidArgumentError):
+                    watch(path)
         with pytest.raises(InvalidArgumentError):
             await session.create("a/b", bytes(DATA_BYTES_MAX + 1))
         await session.create("e", b"1", ephemeral=True)
@@ -122,6 +133,25 @@ class CoordinatorContract:
             await session.write("e", bytes(DATA_BYTES_MAX + 1), 0)
         assert await session.read("a") is None
         assert await session.read("e") == Node(b"1", 0)
+
+    async def test_a_version_that_no_node_can_have_is_none(self) -> None:
+        session, _ = await self.pair()
+        await session.create("a", b"1")
+        for version in (-1, -(2**31), 2**31, 2**64):
+            with pytest.raises(InvalidArgumentError):
+                await session.write("a", b"2", version)
+            with pytest.raises(InvalidArgumentError):
+                await session.delete("a", version)
+        assert await session.read("a") == Node(b"1", 0)
+
+    async def test_the_largest_node_is_read_as_it_was_written(self) -> None:
+        one, other = await self.pair()
+        data = bytes(range(256)) * (DATA_BYTES_MAX // 256)
+        await one.create("a" * PATH_CHARS_MAX, data)
+        assert await other.read("a" * PATH_CHARS_MAX) == Node(data, 0)
+        await one.create("b", b"")
+        assert await one.write("b", data, 0) == 1
+        assert await other.read("b") == Node(data, 1)
 
     # ---------------------------------------------------------------------------------- sessions
 
@@ -217,6 +247,36 @@ class CoordinatorContract:
                 await changes.expect()
         await changes.close()
 
+    async def test_a_watch_of_the_children_of_an_absent_node_waits_for_them(self) -> None:
+        one, other = await self.pair()
+        changes = Changes(one.watch_children("a"))
+        await changes.expect()
+        for path, names in (("a", []), ("a/b", ["b"])):
+            await other.create(path, b"")
+            async with asyncio.timeout(_WAIT_S):
+                while await one.children("a") != names:
+                    await changes.expect()
+        await other.delete("a/b", 0)
+        await other.delete("a", 0)
+        await other.create("a/c", b"")
+        async with asyncio.timeout(_WAIT_S):
+            while await one.children("a") != ["c"]:
+                await changes.expect()
+        await changes.close()
+
+    async def test_each_watch_of_a_node_is_notified(self) -> None:
+        one, other = await self.pair()
+        watches = [Changes(session.watch("a")) for session in (one, one, other)]
+        for changes in watches:
+            await changes.expect()
+        await watches.pop(0).close()
+        for version in range(3):
+            await (other.write("a", b"", version - 1) if version else other.create("a", b""))
+            for changes in watches:
+                await changes.expect()
+        for changes in watches:
+            await changes.close()
+
     async def test_a_watch_ends_with_its_session(self) -> None:
         session, _ = await self.pair()
         changes = Changes(session.watch_children("a"))
@@ -224,8 +284,7 @@ class CoordinatorContract:
         await self.expire(session)
         with pytest.raises(SessionExpiredError):
             async with asyncio.timeout(_WAIT_S):
-                while True:
-                    await changes.expect()
+                await changes.expect_forever()
 
     async def pair(self) -> tuple[Session, Session]:
         """Return two sessions of one coordinator."""
@@ -242,6 +301,10 @@ class Changes:
     async def expect(self) -> None:
         async with asyncio.timeout(_WAIT_S):
             await anext(self._items)
+
+    async def expect_forever(self) -> None:
+        while True:
+            await self.expect()
 
     async def close(self) -> None:
         if hasattr(self._items, "aclose"):
