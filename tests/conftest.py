@@ -23,6 +23,19 @@ def pytest_collection_modifyitems(items):
     items.sort(key=lambda item: "tests/spark/" not in item.path.as_posix())
 
 
+@pytest.fixture(scope="session")
+def zookeeper(tmp_path_factory):
+    """A ZooKeeper server, one for all tests of this process; a test takes a root of its own."""
+    from headrace.testing.zookeeper_server import UnavailableError, ZooKeeperServer
+
+    try:
+        server = ZooKeeperServer(tmp_path_factory.mktemp("zookeeper"), session_ms_max=20_000)
+    except UnavailableError as error:
+        pytest.skip(str(error))
+    with server:
+        yield server
+
+
 _cpu_seconds = CpuSeconds()
 
 

@@ -5,6 +5,7 @@ from headrace.coordination.memory import MemoryCoordinator
 from headrace.runtime.entropy import SeededEntropy
 from headrace.testing.conformance.coordination import CoordinatorContract
 from headrace.testing.coordination_faults import CoordinationFaults, FaultyCoordinator
+from tests.zookeeper_cluster import Cluster
 
 
 class TestMemoryCoordinator(CoordinatorContract):
@@ -33,3 +34,33 @@ class TestFaultyCoordinator(CoordinatorContract):
 
     async def expire(self, session: Session) -> None:
         session.expire()
+
+
+@pytest.mark.cluster
+class TestZooKeeperCoordinator(CoordinatorContract):
+    """A real server, over a network that may be slow or breaks connections."""
+
+    delay_s = 0.0
+
+    @pytest.fixture(autouse=True)
+    async def _cluster(self, zookeeper):
+        self.server = zookeeper
+        self.clusters = []
+        self.proxies = {}
+        yield
+        for cluster in self.clusters:
+            await cluster.__aexit__()
+
+    async def make(self) -> Coordinator:
+        cluster = Cluster(self.server)
+        self.clusters.append(cluster)
+        self.proxy = await cluster.proxy()
+        self.proxy.delay_s = self.delay_s
+        return cluster.coordinator(self.proxy.port)
+
+    async def expire(self, session: Session) -> None:
+        await self.proxy.expire(session.session_id)
+
+
+class TestSlowZooKeeper(TestZooKeeperCoordinator):
+    delay_s = 0.005

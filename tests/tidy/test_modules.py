@@ -7,8 +7,8 @@ import pytest
 
 from tests.tidy.source_tree import ROOT, imported, imports, module_of, modules, texts, tree_of
 
-ENTRIES = {"headrace.cli.main", "pyspark_headrace"}
-"""Started by a script of pyproject.toml, and by Spark."""
+ENTRIES = {"headrace.cli.main", "pyspark_headrace", "headrace.coordination.coordinators"}
+"""Started by a script of pyproject.toml, and by Spark; and where the processes of a cluster will begin."""
 
 KIT = "headrace.testing"
 IN_KIT = r"(headrace\.testing(?:\.\w+)*)(?: import (\([^)]*\)|[^\n]*))?"

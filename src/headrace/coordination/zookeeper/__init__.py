@@ -1,0 +1,1 @@
+"""A coordinator over Apache ZooKeeper, through kazoo, which nothing else imports."""
