@@ -32,14 +32,15 @@ class Cluster:
     async def proxy(self, **options):
         return await self._proxies.enter_async_context(FaultyProxy(self.server.port, **options))
 
-    def coordinator(self, port=None, *, session_s=1.0, margin_s=0.3, host="127.0.0.1", **options):
-        """Return one that reaches the server through ``port``, or directly."""
-        location = CoordinatorLocation.parse(f"zk://{host}:{port or self.server.port}/{self.root}")
+    def coordinator(self, *ports, session_s=1.0, margin_s=0.3, host="127.0.0.1", **options):
+        """Return one that reaches the server through one of ``ports``, or directly."""
+        servers = ",".join(f"{host}:{port}" for port in ports or [self.server.port])
+        location = CoordinatorLocation.parse(f"zk://{servers}/{self.root}")
         config = ZooKeeperConfig(session_s=session_s, margin_s=margin_s, **options)
         return _Closing(make_coordinator(location, SystemThreads(), config), self._sessions)
 
-    async def open(self, port=None, **options):
-        return await self.coordinator(port, **options).open()
+    async def open(self, *ports, **options):
+        return await self.coordinator(*ports, **options).open()
 
 
 class _Closing:

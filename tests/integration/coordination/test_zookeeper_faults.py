@@ -234,3 +234,19 @@ async def test_where_no_server_answers_no_session_is_opened(cluster):
         await cluster.open(proxy.port)
     proxy.flow()
     await cluster.open(proxy.port)
+
+
+async def test_a_session_goes_on_at_another_server(cluster):
+    one, other = await cluster.proxy(), await cluster.proxy()
+    session = await cluster.open(one.port, other.port, session_s=6.0)
+    await session.create("a", b"1", ephemeral=True)
+    changes = Changes(session.watch("a"))
+    for left, taken in ((one, other), (other, one)):
+        await changes.expect()
+        taken.refuses = False
+        left.refuses = True
+        left.cut()
+        assert await session.read("a") == Node(b"1", 0)
+        assert taken.sessions == {session.session_id}
+    assert not session.lease.lost.is_set()
+    await changes.close()

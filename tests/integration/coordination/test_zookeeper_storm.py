@@ -112,7 +112,7 @@ async def test_changes_are_what_their_callers_were_told(zookeeper, seed):
         cuts = asyncio.ensure_future(make_cuts(entropy, proxies[2]))
         await asyncio.gather(*(counter.run(INCREMENTS) for counter in counters))
         for task in (faults, cuts):
-            task.cancel()
+            assert task.cancel(), "the faults ended"
         await asyncio.gather(faults, cuts, return_exceptions=True)
         for proxy in proxies:
             proxy.flow()
@@ -170,5 +170,5 @@ async def test_a_lease_is_never_valid_when_the_session_has_ended(zookeeper, seed
                     break
             assert not session.lease.is_valid
             ends += 1
-        faults.cancel()
+        assert faults.cancel(), "the faults ended"
         proxy.flow()

@@ -23,7 +23,7 @@ from headrace.runtime.blocking import Threads
 
 _logger = logging.getLogger(__name__)
 _kazoo_logger = logging.getLogger(f"{__name__}.kazoo")
-_kazoo_logger.setLevel(logging.CRITICAL)  # each attempt to connect is a warning; what matters is logged here
+_kazoo_logger.setLevel(logging.ERROR)  # each attempt to connect is a warning; what matters is logged here
 
 _RECONNECT_S: Final = 0.05
 _RECONNECT_S_MAX: Final = 1.0
@@ -198,7 +198,7 @@ class Link:
     def _on_state(self, state: KazooState) -> None:
         """Hand a change to the loop. In the thread of kazoo that connects."""
         if state == KazooState.LOST:
-            self._connections.end()  # here, so that it does not begin another session
+            self._connections.end()  # before it begins another session, which it does by itself
         self._post(self._on_loop, state)
 
     def _on_loop(self, state: KazooState) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 Key = tuple[str, bool]
 """A path, and whether its list of names is meant."""
@@ -40,10 +41,11 @@ class Watches:
 
 @dataclass(frozen=True, slots=True)
 class Signal:
-    """What kazoo calls when a watch fires or is gone. Equal for one key: kazoo retains it once."""
+    """What kazoo calls when a watch fires. Equal for one key: kazoo retains it once."""
 
     key: Key
     post: Callable[[Key], None]
 
-    def __call__(self, _: object) -> None:
-        self.post(self.key)
+    def __call__(self, event: Any) -> None:
+        if event.path is not None:  # else the connection has gone: the next one notifies all
+            self.post(self.key)
