@@ -77,9 +77,11 @@ class SegmentAccess(Protocol):
         After a failure some are deleted; all may be asked for again.
         """
 
-    async def changed_segments(self, marker: int) -> tuple[int, Sequence[tuple[str, int]]]:
+    async def changed_segments(self, marker: bytes) -> tuple[bytes, Sequence[tuple[str, int]]]:
         """Return a marker for the next call, and (name, durable length) of segments, tables left out, that
-        changed since ``marker``; 0: of all that changed lately. Some are returned twice.
+        changed since ``marker``; empty: of all that changed lately. Some are returned twice.
+
+        A marker is one of :mod:`headrace.model.change_marker`, about all containers that were asked.
         """
 
     async def append(

@@ -24,6 +24,7 @@ from headrace.errors import (
 )
 from headrace.model import attributes as attr
 from headrace.model.attributes import AttributeUpdate, UpdateKind
+from headrace.model.change_marker import Looked, decode_marker, encode_marker
 from headrace.model.names import container_key, transient_segment_name
 from headrace.model.tables import TableEntry
 from headrace.runtime.bulk import each_of
@@ -319,21 +320,23 @@ class SegmentStore:
                     f"{source!r} and {target!r} live in different containers: nothing was merged"
                 )
 
-    async def changed_segments(self, marker: int) -> tuple[int, list[tuple[str, int]]]:
+    async def changed_segments(self, marker: bytes) -> tuple[bytes, list[tuple[str, int]]]:
         """Return a marker for the next call, and names and durable lengths of active segments, but tables,
-        that changed since ``marker`` (0: all); some are returned twice. None is activated or touched.
+        that changed since ``marker`` (empty: all); some are returned twice. None is activated or touched.
         """
         changed: list[tuple[str, int]] = []
-        running = self._registry.running()
-        now_ms = running[0].now_ms() if running else marker
-        since_ms = marker if marker <= now_ms else 0
+        former, looks = decode_marker(marker), {}
         budget = LoopBudget(_STATES_PER_ITERATION)
-        for container in running:
+        for container in self._registry.running():
+            now_ms, epoch = container.now_ms(), container.state.epoch
+            looked = former.get(container.container_id)
+            since_ms = looked.time_ms if looked and looked.epoch == epoch and looked.time_ms <= now_ms else 0
+            looks[container.container_id] = Looked(epoch, now_ms - _CLOCK_STEP_MS)
             for each in list(container.state.by_name.values()):
                 await budget.spend()
                 if each.last_modified_ms >= since_ms and not (each.is_system or each.is_table):
                     changed.append((each.name, each.durable_length))
-        return max(1, now_ms - _CLOCK_STEP_MS), changed
+        return encode_marker(looks), changed
 
     # -------------------------------------------------------------------------------------- attributes
 

@@ -165,13 +165,13 @@ class FakeSegmentStores:
             if self.segments.pop(segment, None) is not None:
                 await self._leave("delete_segment", segment)
 
-    async def changed_segments(self, marker: int) -> tuple[int, list[tuple[str, int]]]:
+    async def changed_segments(self, marker: bytes) -> tuple[bytes, list[tuple[str, int]]]:
         await self._enter("changed_segments", "")
         found = {name: each.length for name, each in self.segments.items()}
-        seen = self.looked_at[marker] if marker else {}
+        seen = self.looked_at[int(marker)] if marker else {}
         self.looked_at.append(found)
         changed = [(name, length) for name, length in found.items() if seen.get(name, -1) != length]
-        return len(self.looked_at) - 1, changed
+        return b"%d" % (len(self.looked_at) - 1), changed
 
     async def append(
         self,

@@ -131,7 +131,7 @@ class SegmentCalls:
             found += answers
         return found
 
-    async def changed(self, marker: int) -> tuple[int, Sequence[tuple[str, int]]]:
+    async def changed(self, marker: bytes) -> tuple[bytes, Sequence[tuple[str, int]]]:
         """Return a marker, and names and lengths of what changed since ``marker``: see
         :meth:`SegmentAccess.changed_segments`.
         """

@@ -63,7 +63,7 @@ class CutSampling:
         self._context = context
         self._config = context.config.cut_series
         self._levels = levels_of(self._config.period_ms)
-        self._marker = 0
+        self._marker = b""
         self._owned: set[int] = set()
         self._round: _RoundStart | None = None
         self._former_round: _RoundStart | None = None
@@ -105,7 +105,7 @@ class CutSampling:
         """Note which streams changed; all that are active if a bucket was not owned before."""
         buckets = self._context.buckets
         owned = set(buckets.owned())
-        marker = self._marker if owned <= self._owned else 0
+        marker = self._marker if owned <= self._owned else b""
         self._marker, changed = await self._context.segments.changed(marker)
         self._owned = owned
         budget = LoopBudget(_NAMES_PER_ITERATION)

@@ -144,7 +144,7 @@ class SegmentAccessContract:
         access = await self.make()
         for segment in (A, B):
             await access.create_segment(segment)
-        marker, changed = await access.changed_segments(0)
+        marker, changed = await access.changed_segments(b"")
         assert marker
         assert {(A, 0), (B, 0)} <= set(changed)
         await access.append(A, b"abc")
