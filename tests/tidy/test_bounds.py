@@ -73,7 +73,7 @@ ROOMS = {
     "wal/.": (1_550, "the contract, frames, logs in memory"),
     "wal/file": (3_930, "fenced, recycled files that recover"),
     "web": (1_380, "the listener, health, metrics, refusals"),
-    "wire": (2_580, "each command of the protocol"),
+    "wire": (2_760, "each command of the protocol, and of our own"),
 }
 """Bounds of lines by room, each with what needs them; ``.`` are the modules beside the rooms."""
 

@@ -20,6 +20,12 @@ VERSION: Final = 17
 VERSION_OLDEST: Final = 5
 """The oldest version of a compatible peer."""
 
+INTERNAL_VERSION: Final = 1001
+"""What a process of Headrace says to another: all of :data:`VERSION`, and internal commands."""
+
+INTERNAL_VERSIONS: Final = range(1001, 2000)
+"""The protocol has none of these numbers."""
+
 
 @dataclass(frozen=True, slots=True)
 class Life:
@@ -54,7 +60,7 @@ _TABLE_FAILURES: Final = (
 ANY_REQUEST_FAILURES: Final = (c.WrongHost, c.AuthTokenCheckFailed, c.OperationUnsupported, c.ErrorMessage)
 """Replies that any request about a segment may get."""
 
-LIVES: Final = (
+PROTOCOL: Final = (
     # ---- session
     Life(-127, c.Hello, replies=(c.Hello,)),
     Life(100, c.KeepAlive, replies=(c.KeepAlive,)),
@@ -151,6 +157,20 @@ LIVES: Final = (
     Life(-5, c.ListStorageChunks, replies=(c.StorageChunksListed, c.NoSuchSegment)),
     Life(-6, c.StorageChunksListed),
 )
+
+INTERNAL: Final = (
+    Life(1000, c.GetSegmentInfos, since=INTERNAL_VERSION, replies=(c.SegmentInfos,)),
+    Life(1001, c.SegmentInfos, since=INTERNAL_VERSION),
+    Life(1002, c.DeleteSegments, since=INTERNAL_VERSION, replies=(c.SegmentsDeleted,)),
+    Life(1003, c.SegmentsDeleted, since=INTERNAL_VERSION),
+    Life(1004, c.GetChangedSegments, since=INTERNAL_VERSION, replies=(c.ChangedSegments,)),
+    Life(1005, c.ChangedSegments, since=INTERNAL_VERSION),
+    Life(1006, c.PurgeSegments, since=INTERNAL_VERSION, replies=(c.SegmentsPurged, c.NoSuchSegment)),
+    Life(1007, c.SegmentsPurged, since=INTERNAL_VERSION),
+)
+"""Commands of our own: ``docs/formats/internal-commands.md``. They have the numbers 1000 to 1999."""
+
+LIVES: Final = (*PROTOCOL, *INTERNAL)
 
 BY_TYPE_ID: Final = {life.type_id: life for life in LIVES}
 BY_COMMAND: Final = {life.command: life for life in LIVES}

@@ -30,6 +30,7 @@ _INT64: Final = struct.Struct(">q")
 _VERSION_AND_SIZES: Final = struct.Struct(">qii")
 _ATTRIBUTE_UPDATE: Final = struct.Struct(">16sbqq")
 _CHUNK_HEAD: Final = struct.Struct(">qqq")
+_LISTED: Final = struct.Struct(">??qq")
 
 
 @dataclass(frozen=True, slots=True)
@@ -306,6 +307,42 @@ class _ChunkInfo:
         return ChunkInfo(in_metadata, in_storage, start_offset, name, payload[at] != 0), end
 
 
+@dataclass(slots=True)
+class ListedSegment:
+    """What is known of one of many segments; offsets in bytes, 0 of one that does not exist."""
+
+    exists: bool = False
+    sealed: bool = False
+    start_offset: int = 0
+    length: int = 0
+
+
+class _ListedSegment:
+    size_bytes_min = 18
+
+    def write(self, value: ListedSegment, parts: Parts) -> None:
+        parts.append(_LISTED.pack(value.exists, value.sealed, value.start_offset, value.length))
+
+    def read(self, payload: memoryview, at: int) -> tuple[ListedSegment, int]:
+        end = _end_of(payload, at, _LISTED.size)
+        return ListedSegment(*_LISTED.unpack_from(payload, at)), end
+
+
+class _SizedName:
+    """A name and a number."""
+
+    size_bytes_min = 10
+
+    def write(self, value: tuple[str, int], parts: Parts) -> None:
+        parts.append(encode_text(value[0]))
+        parts.append(_INT64.pack(value[1]))
+
+    def read(self, payload: memoryview, at: int) -> tuple[tuple[str, int], int]:
+        name, at = _TEXT.read(payload, at)
+        end = _end_of(payload, at, 8)
+        return (name, _INT64.unpack_from(payload, at)[0]), end
+
+
 class ListOf:
     """A counted list. A count the rest of the payload cannot hold is refused before anything is built, and
     so is one above a bound: building a million elements takes the loop a second.
@@ -365,4 +402,6 @@ AttributeUpdates = Annotated[list[AttributeUpdate], ListOf(_AttributeUpdate())]
 Versions = Annotated[list[int], ListOf(_Long())]
 Texts = Annotated[list[str], ListOf(_TEXT)]
 MergedSegments = Annotated[list[MergedSegment], ListOf(_MergedSegment())]
+FactsOfSegments = Annotated[list[ListedSegment], ListOf(_ListedSegment())]
+SizedNames = Annotated[list[tuple[str, int]], ListOf(_SizedName())]
 ChunkInfos = Annotated[list[ChunkInfo], ListOf(_ChunkInfo(), 1 << 20)]

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from headrace.errors import ProtocolError
-from headrace.wire.catalogue import VERSION, VERSION_OLDEST
+from headrace.wire.catalogue import INTERNAL_VERSION, INTERNAL_VERSIONS, VERSION, VERSION_OLDEST
 from headrace.wire.commands import (
     Hello,
 )
@@ -48,7 +48,8 @@ class ServerSession:
     def on_hello(self, hello: Hello) -> tuple[Hello, bool]:
         """Return the answer, and whether the connection has to be closed after it."""
         compatible = hello.low_version <= VERSION and hello.high_version >= VERSION_OLDEST
-        return Hello(VERSION, VERSION_OLDEST), not compatible
+        ours = hello.high_version in INTERNAL_VERSIONS  # clients are told what the protocol knows
+        return Hello(INTERNAL_VERSION if ours else VERSION, VERSION_OLDEST), not compatible
 
     def register(self, writer_id: bytes, segment: str) -> WriterRegistration:
         """A writer was set up; the latest set-up of a writer id decides which segment its appends go to.

@@ -44,6 +44,10 @@ STRATEGIES = {
     fields.Versions: st.lists(INT64, max_size=4),
     fields.Texts: st.lists(TEXT, max_size=4),
     fields.MergedSegments: st.lists(st.builds(fields.MergedSegment, TEXT, INT64), max_size=4),
+    fields.FactsOfSegments: st.lists(
+        st.builds(fields.ListedSegment, st.booleans(), st.booleans(), INT64, INT64), max_size=4
+    ),
+    fields.SizedNames: st.lists(st.tuples(TEXT, INT64), max_size=4),
     fields.ChunkInfos: st.lists(
         st.builds(fields.ChunkInfo, INT64, INT64, INT64, TEXT, st.booleans()), max_size=4
     ),

@@ -11,10 +11,11 @@ from headrace.model.attributes import AttributeUpdate, UpdateKind
 from headrace.model.tables import NO_VERSION, NOT_EXISTS, TableEntry, TableKey
 from headrace.wire import commands as c
 from headrace.wire import fields
-from headrace.wire.catalogue import LIVES
+from headrace.wire.catalogue import INTERNAL, PROTOCOL
 from headrace.wire.frames import FrameDecoder, decode_payload, encode
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "wire" / "v17"
+GOLDEN_INTERNAL = GOLDEN.parent / "internal_v1"
 
 WRITER = bytes.fromhex("00112233445566778899aabbccddeeff")
 SEGMENT = "sc/st/0.#epoch.0"
@@ -93,6 +94,8 @@ EXAMPLES = {
     fields.Versions: [0, -1],
     fields.Texts: ["a", "bc"],
     fields.MergedSegments: [fields.MergedSegment("a", 1), fields.MergedSegment("bc", 2)],
+    fields.FactsOfSegments: [fields.ListedSegment(True, True, 1, 2), fields.ListedSegment()],
+    fields.SizedNames: [("a", 1), ("bc", 2)],
     fields.ChunkInfos: [fields.ChunkInfo(1, 2, 3, "c", True)],
 }
 
@@ -102,13 +105,18 @@ def example_of(command):
     return command(*(EXAMPLES[hints[field.name]] for field in dataclasses.fields(command)))
 
 
-def test_an_example_of_every_command_is_pinned():
-    lines = [f"{life.command.__name__} {encode(example_of(life.command)).hex()}" for life in LIVES]
-    assert (GOLDEN / "catalogue.txt").read_text().splitlines()[1:] == lines
+CATALOGUES = pytest.mark.parametrize(("lives", "golden"), [(PROTOCOL, GOLDEN), (INTERNAL, GOLDEN_INTERNAL)])
 
 
-def test_every_pinned_example_is_read_back():
-    pinned = dict(line.split() for line in (GOLDEN / "catalogue.txt").read_text().splitlines()[1:])
-    for life in LIVES:
+@CATALOGUES
+def test_an_example_of_every_command_is_pinned(lives, golden):
+    lines = [f"{life.command.__name__} {encode(example_of(life.command)).hex()}" for life in lives]
+    assert (golden / "catalogue.txt").read_text().splitlines()[1:] == lines
+
+
+@CATALOGUES
+def test_every_pinned_example_is_read_back(lives, golden):
+    pinned = dict(line.split() for line in (golden / "catalogue.txt").read_text().splitlines()[1:])
+    for life in lives:
         frame = bytes.fromhex(pinned[life.command.__name__])
         assert decode_payload(life.type_id, frame[8:]) == example_of(life.command)

@@ -5,10 +5,15 @@ import re
 from pathlib import Path
 from typing import get_type_hints
 
-from headrace.wire import fields
-from headrace.wire.catalogue import LIVES
+import pytest
 
-PAGE = (Path(__file__).parents[3] / "docs" / "formats" / "wire.md").read_text()
+from headrace.wire import fields
+from headrace.wire.catalogue import INTERNAL, PROTOCOL
+
+FORMATS = Path(__file__).parents[3] / "docs" / "formats"
+PAGE = (FORMATS / "wire.md").read_text()
+PAGES = [(PROTOCOL, PAGE), (INTERNAL, (FORMATS / "internal-commands.md").read_text())]
+of_both_pages = pytest.mark.parametrize(("lives", "page"), PAGES, ids=["protocol", "internal"])
 GOLDEN = Path(__file__).parents[2] / "golden" / "wire" / "v17"
 NAMES = {
     fields.Int8: "i8",
@@ -27,6 +32,8 @@ NAMES = {
     fields.Versions: "list of i64",
     fields.Texts: "list of utf",
     fields.MergedSegments: "list of (utf, i64)",
+    fields.FactsOfSegments: "list of facts",
+    fields.SizedNames: "list of (utf, i64)",
     fields.ChunkInfos: "list of chunk",
 }
 DEFAULTS = {"": '""', b"": "empty"}
@@ -43,21 +50,23 @@ def declared(command):
         yield text
 
 
-def test_every_command_stands_on_the_page_with_its_fields():
-    for life in LIVES:
+@of_both_pages
+def test_every_command_stands_on_its_page_with_its_fields(lives, page):
+    for life in lives:
         direction = "both" if life.is_request and life.is_reply else "request" if life.is_request else "reply"
         layout = ", ".join(declared(life.command)) or "-"
         row = f"| {life.type_id} | {life.command.__name__} | {direction} | {life.since} | {layout} |"
-        assert row in PAGE, row
-    assert len(re.findall(r"^\| -?\d+ \| \w+ \| (?:both|request|reply) \|", PAGE, re.MULTILINE)) == len(LIVES)
+        assert row in page, row
+    assert len(re.findall(r"^\| -?\d+ \| \w+ \| (?:both|request|reply) \|", page, re.MULTILINE)) == len(lives)
 
 
-def test_every_request_stands_on_the_page_with_its_replies():
-    for life in LIVES:
+@of_both_pages
+def test_every_request_stands_on_its_page_with_its_replies(lives, page):
+    for life in lives:
         if life.replies:
             success, *failures = (reply.__name__ for reply in life.replies)
             row = f"| {life.command.__name__} | {success} | {', '.join(failures) or '-'} |"
-            assert row in PAGE, row
+            assert row in page, row
 
 
 def test_the_worked_example_is_the_golden_one():

@@ -64,8 +64,11 @@ class AppendFlow(Flow, Protocol):
 class Connection(asyncio.BufferedProtocol):
     """Created by the pool. Used on one loop; flows register before they send."""
 
-    def __init__(self, endpoint: Endpoint, on_closed: Callable[[Connection], None]) -> None:
+    def __init__(
+        self, endpoint: Endpoint, on_closed: Callable[[Connection], None], version: int = VERSION
+    ) -> None:
         self.endpoint = endpoint
+        self._version = version
         self.server_version = 0
         """What the server speaks; 0 until it said so."""
         self.is_writable = True
@@ -217,7 +220,7 @@ class Connection(asyncio.BufferedProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)  # uvloop's is none by its class
         self._transport.set_write_buffer_limits(high=WRITE_BUFFER_BYTES)
-        self.send(Hello(VERSION, VERSION_OLDEST))
+        self.send(Hello(self._version, VERSION_OLDEST))
         self._watch = self._loop.call_later(KEEP_ALIVE_AFTER_S, self._look_after)
 
     def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002 - the receiver knows better
@@ -308,7 +311,7 @@ class Connection(asyncio.BufferedProtocol):
                 f"the server speaks versions {hello.low_version} to {hello.high_version},"
                 f" this client {VERSION_OLDEST} to {VERSION}"
             )
-        self.server_version = min(hello.high_version, VERSION)
+        self.server_version = min(hello.high_version, self._version)
         self._wake_greeted()
 
     def _look_after(self) -> None:

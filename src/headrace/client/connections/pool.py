@@ -25,7 +25,7 @@ from headrace.client.forks import OfOneProcess
 from headrace.errors import ClosedError, ConnectionLostError, TlsError, UnreachableError, UnsupportedError
 from headrace.model.endpoint import Endpoint
 from headrace.runtime import logs
-from headrace.wire.catalogue import BY_COMMAND, VERSION_OLDEST
+from headrace.wire.catalogue import BY_COMMAND, VERSION, VERSION_OLDEST
 from headrace.wire.commands.kinds import Command
 
 _log = logs.logger(__name__)
@@ -61,9 +61,16 @@ class ConnectionPool(OfOneProcess):
     _called = "the connection"
 
     def __init__(
-        self, *, connections_max: int = 2, connect_timeout_s: float = 5.0, tls: ssl.SSLContext | None = None
+        self,
+        *,
+        connections_max: int = 2,
+        connect_timeout_s: float = 5.0,
+        tls: ssl.SSLContext | None = None,
+        version: int = VERSION,
     ) -> None:
+        """``version``: the highest that servers are told, INTERNAL_VERSION by processes of ours."""
         assert connections_max >= 1
+        self._version = version
         self._connections_max = connections_max
         self._connect_timeout_s = connect_timeout_s
         self._tls = tls
@@ -141,7 +148,7 @@ class ConnectionPool(OfOneProcess):
         try:
             async with asyncio.timeout(self._connect_timeout_s):
                 _, connection = await asyncio.get_running_loop().create_connection(
-                    lambda: Connection(endpoint, on_closed), *endpoint, ssl=self._tls
+                    lambda: Connection(endpoint, on_closed, self._version), *endpoint, ssl=self._tls
                 )
                 if endpoint not in self._greeted:  # a server that wants TLS, or a certificate, hangs up
                     await connection.wait_server_version()

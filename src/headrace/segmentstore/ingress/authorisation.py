@@ -2,6 +2,7 @@
 
 Whatever changes a segment needs READ_UPDATE: clients ask for tokens to write before they do. Servers of this
 protocol demand it of writers and of batches of merges only; no client sends a change with a token to read.
+What processes of Headrace ask each other needs READ_UPDATE on everything: their own token.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from typing import Final
 
 from headrace.limits import MERGE_SOURCES_MAX
 from headrace.security.permission import Permission
+from headrace.security.tokens import EVERYTHING
 from headrace.segmentstore.ingress.reply_mapping import question_of
 from headrace.wire import commands as c
 from headrace.wire.commands.kinds import Request
@@ -57,5 +59,7 @@ def _segments_of(request: Request) -> Iterable[str]:
         case c.MergeSegmentsBatch():
             # Larger batches are refused; their segments need no look.
             return request.target_segment_id, *request.source_segment_ids[:MERGE_SOURCES_MAX]
+        case c.InternalRequest():
+            return (EVERYTHING,)
         case _:
             return (question_of(request).segment,)

@@ -20,6 +20,8 @@ class StoreFacade(SegmentAccess, Protocol):
 
     async def segment_info(self, segment: str, /) -> SegmentInfo: ...
 
+    async def purge(self, segments: Sequence[str]) -> None: ...
+
     async def read(self, segment: str, /, offset: int, length_max: int, *, wait: bool) -> ReadResult:
         """Without ``wait``, wait for storage only: a read at the tail is answered with nothing."""
 

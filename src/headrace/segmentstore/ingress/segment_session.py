@@ -37,6 +37,10 @@ class SegmentSession:
             c.GetSegmentAttribute: self.get_attribute,
             c.UpdateSegmentAttribute: self.update_attribute,
             c.LocateOffset: self.locate_offset,
+            c.GetSegmentInfos: self.infos,
+            c.DeleteSegments: self.delete_many,
+            c.GetChangedSegments: self.changed,
+            c.PurgeSegments: self.purge,
         }
 
     async def create(self, request: c.CreateSegment) -> Reply:
@@ -111,6 +115,22 @@ class SegmentSession:
         """Answer the end of the segment: always an event boundary. The server knows no other."""
         info = await self._store.segment_info(request.segment)
         return c.OffsetLocated(request.request_id, request.segment, info.length)
+
+    # ---- of other processes of Headrace
+
+    async def infos(self, request: c.GetSegmentInfos) -> Reply:
+        return c.SegmentInfos.of(request, await self._store.segment_infos(request.segments))
+
+    async def delete_many(self, request: c.DeleteSegments) -> Reply:
+        await self._store.delete_segments(request.segments)
+        return c.SegmentsDeleted(request.request_id)
+
+    async def changed(self, request: c.GetChangedSegments) -> Reply:
+        return c.ChangedSegments.of(request, *await self._store.changed_segments(request.marker))
+
+    async def purge(self, request: c.PurgeSegments) -> Reply:
+        await self._store.purge(request.segments)
+        return c.SegmentsPurged(request.request_id)
 
 
 def _merged(request: c.MergeSegmentsBatch, lengths: Sequence[int]) -> Reply:

@@ -93,8 +93,35 @@ from headrace.wire.commands.errors import (
 from headrace.wire.commands.errors import (
     WrongHost as WrongHost,
 )
+from headrace.wire.commands.internal import (
+    ChangedSegments as ChangedSegments,
+)
+from headrace.wire.commands.internal import (
+    DeleteSegments as DeleteSegments,
+)
+from headrace.wire.commands.internal import (
+    GetChangedSegments as GetChangedSegments,
+)
+from headrace.wire.commands.internal import (
+    GetSegmentInfos as GetSegmentInfos,
+)
+from headrace.wire.commands.internal import (
+    PurgeSegments as PurgeSegments,
+)
+from headrace.wire.commands.internal import (
+    SegmentInfos as SegmentInfos,
+)
+from headrace.wire.commands.internal import (
+    SegmentsDeleted as SegmentsDeleted,
+)
+from headrace.wire.commands.internal import (
+    SegmentsPurged as SegmentsPurged,
+)
 from headrace.wire.commands.kinds import (
     Command as Command,
+)
+from headrace.wire.commands.kinds import (
+    InternalRequest as InternalRequest,
 )
 from headrace.wire.commands.kinds import (
     Reply as Reply,

@@ -17,6 +17,12 @@ class Request(Command):
     __slots__ = ()
 
 
+class InternalRequest(Request):
+    """What only processes of Headrace send to each other: ``docs/formats/internal-commands.md``."""
+
+    __slots__ = ()
+
+
 class Reply(Command):
     """What a server may send."""
 

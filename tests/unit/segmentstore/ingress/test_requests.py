@@ -763,6 +763,7 @@ async def test_every_request_about_a_segment_passes_the_hook(store):
         "target_segment_id": "s",
         "source_segment_ids": [],
     }
+    values |= {"segments": ["a", "b"], "marker": b""}
     values |= {"attribute_id": WRITER, "keys": [], "table_entries": [], "must_be_empty": False}
     checked = 0
     for life in LIVES:
@@ -781,9 +782,10 @@ async def test_every_request_about_a_segment_passes_the_hook(store):
         (reply,) = await peer.ask(command)
         assert reply == c.AuthTokenCheckFailed(4, "", 1), life
         expected = Permission.READ if life.command in ONLY_READ else Permission.READ_UPDATE
-        assert asked == [("the.token.here", "s", expected)]
+        name = "*" if issubclass(life.command, c.InternalRequest) else "s"
+        assert asked == [("the.token.here", name, expected)]
         checked += 1
-    assert checked == 23
+    assert checked == 27
     assert not peer.closed
     assert store.calls == []
 
