@@ -8,6 +8,7 @@ from headrace.runtime.context import system_runtime
 from headrace.runtime.entropy import SeededEntropy
 from headrace.testing.conformance.metadata_store import MetadataStoreContract
 from headrace.testing.memory_metadata_store import MemoryStore
+from tests.remote_stores import remote_segments
 from tests.unit.controller.segment_stores import FakeSegmentStores
 
 
@@ -31,3 +32,13 @@ class TestTableStoreOverARealSegmentStore(MetadataStoreContract):
 
     async def make(self) -> MetadataStore:
         return TableStore(self.data_plane.store, SeededEntropy(1))
+
+
+class TestTableStoreOverConnections(MetadataStoreContract):
+    @pytest.fixture(autouse=True)
+    async def _segments(self):
+        async with remote_segments() as self.segments:
+            yield
+
+    async def make(self) -> MetadataStore:
+        return TableStore(self.segments, SeededEntropy(1))

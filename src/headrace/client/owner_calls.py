@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 
+from headrace.client.connections.reply_receiver import ReadBlock
 from headrace.client.control.tokens import Access
 from headrace.client.reconnect_policy import (
     ReconnectPolicy,
@@ -136,7 +137,7 @@ class OwnerCalls:
                 ) from error
             await asyncio.sleep(delay)
 
-    def _refusal(self, address: SegmentAddress, token: str, reply: Command) -> HeadraceError:
+    def _refusal(self, address: SegmentAddress, token: str, reply: Command | ReadBlock) -> HeadraceError:
         """Return what an answer means that is none of the good ones."""
         name = address.name
         match reply:

@@ -91,8 +91,10 @@ class SegmentAccess(Protocol):
         data: bytes | bytearray | memoryview,
         updates: Sequence[AttributeUpdate] = (),
         expected_offset: int = -1,
-    ) -> int:
+    ) -> int | None:
         """Append ``data`` and return where it begins; unless -1, only at ``expected_offset``.
+
+        None: it is durable, and the answer that said where was lost.
 
         Raises SegmentSealedError, OffsetMismatchError, AttributeMismatchError.
         """

@@ -8,6 +8,7 @@ import pytest
 
 from headrace.controller.config import ControllerConfig
 from headrace.controller.segments.placement import SingleHost
+from headrace.controller.segments.remote.locator import OneStore
 from headrace.controller.server import Controller
 from headrace.controller.settings.retention import RetentionConfig
 from headrace.controller.store.tables import TableStore
@@ -15,12 +16,11 @@ from headrace.coordination.memory import MemoryCoordinator
 from headrace.errors import NoSuchSegmentError, SegmentSealedError
 from headrace.limits import INT64_MIN
 from headrace.model.endpoint import Endpoint
-from headrace.processes.config import StandaloneConfig
-from headrace.processes.wired_store import WiredStore
 from headrace.rpc.convert import txn_id_from_message
 from headrace.rpc.generated import batch_commit_pb2 as bb
 from headrace.rpc.generated import controller_pb2 as pb
 from headrace.runtime.context import system_runtime
+from tests.remote_stores import calling, listening
 from tests.unit.controller.calls import ask, eventually
 
 INFO = pb.StreamInfo(scope="s", stream="t")
@@ -29,16 +29,17 @@ INFO = pb.StreamInfo(scope="s", stream="t")
 class World:
     """A segment store and one controller after the other."""
 
-    def __init__(self, data_plane, runtime):
+    def __init__(self, data_plane, runtime, segments):
         self.data_plane = data_plane
+        self.segments = segments
         self.runtime = runtime
         self.tables = self.controller = None
 
     async def start(self, config=None):
-        self.tables = TableStore(self.data_plane.store, self.runtime.entropy)
+        self.tables = TableStore(self.segments, self.runtime.entropy)
         self.controller = Controller(
             self.tables,
-            self.data_plane.store,
+            self.segments,
             self.runtime.clock,
             self.runtime.entropy,
             config or ControllerConfig(),
@@ -121,16 +122,17 @@ class World:
         return [each.segmentId.segmentId for each in answer.segments]
 
 
-@pytest.fixture
-async def world():
-    runtime = system_runtime()
-    data_plane = WiredStore(StandaloneConfig(in_memory=True), runtime, 4)
-    await data_plane.start()
-    made = World(data_plane, runtime)
-    await made.start()
-    yield made
-    await made.stop()
-    await data_plane.stop()
+@pytest.fixture(params=["in process", "over connections"])
+async def world(request):
+    async with (
+        listening(containers=4) as (data_plane, endpoint),
+        calling(OneStore(endpoint)) as remote,
+    ):
+        segments = data_plane.store if request.param == "in process" else remote
+        made = World(data_plane, system_runtime(), segments)
+        await made.start()
+        yield made
+        await made.stop()
 
 
 async def test_a_stream_lives_through_everything_and_loses_nothing(world):
@@ -229,7 +231,7 @@ async def test_a_key_value_table_is_made_and_removed_in_the_data_plane(world):
 
 
 async def test_many_segments_are_asked_for_and_deleted_with_one_call(world):
-    store = world.data_plane.store
+    store = world.segments
     names = [f"s/many/{number}.#epoch.0" for number in range(200)]
     for name in names[:150]:
         await store.create_segment(name)

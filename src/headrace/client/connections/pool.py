@@ -14,6 +14,7 @@ from itertools import count
 from typing import Any
 
 from headrace.client.connections.connection import Connection
+from headrace.client.connections.reply_receiver import ReadBlock
 from headrace.client.connections.tls_failures import (
     CERTIFICATE_HINT,
     failure_of_socket,
@@ -182,8 +183,16 @@ class ConnectionPool(OfOneProcess):
             return server_is_plain(server)
         return UnreachableError(f"{endpoint} cannot be reached: {reason}")
 
-    async def call(self, endpoint: Endpoint, request: Command, *, timeout_s: float = 30.0) -> Command:
+    @property
+    def closed(self) -> bool:
+        return self._closed
+
+    async def call(
+        self, endpoint: Endpoint, request: Command, *, timeout_s: float | None = 30.0
+    ) -> Command | ReadBlock:
         """Send one request (its id is filled in here) and return its reply.
+
+        ``timeout_s``: None waits as long as the connection lives, as a read at the tail does.
 
         Raises:
             UnreachableError: the host cannot be reached; nothing was sent.
@@ -196,11 +205,11 @@ class ConnectionPool(OfOneProcess):
             raise UnsupportedError(f"{type(request).__name__} needs version {since} of the protocol")
         request_id = self.new_request_id()
         request.request_id = request_id  # type: ignore[attr-defined] # every request about a segment has one
-        future: asyncio.Future[Command] = asyncio.get_running_loop().create_future()
+        future: asyncio.Future[Command | ReadBlock] = asyncio.get_running_loop().create_future()
         connection.register(request_id, _Call(future))
         _log.debug("a segment store is called", command=type(request).__name__, segment_store=endpoint)
-        connection.send(request)
         try:
+            connection.send(request)
             async with asyncio.timeout(timeout_s):
                 return await future
         except TimeoutError:

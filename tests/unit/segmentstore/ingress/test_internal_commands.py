@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from headrace.processes.config import StandaloneConfig
-from headrace.processes.segment_store import DataPlane
+from headrace.processes.wired_store import WiredStore
 from headrace.runtime.context import system_runtime
 from headrace.security.permission import Permission
 from headrace.security.token_checker import TokenChecker
@@ -20,7 +20,7 @@ KEY = TokenKey(b"k" * 64)
 
 @pytest.fixture
 async def store():
-    data_plane = DataPlane(StandaloneConfig(in_memory=True), system_runtime(), 2)
+    data_plane = WiredStore(StandaloneConfig(in_memory=True), system_runtime(), 2)
     await data_plane.start()
     for name in ("s/a/0.#epoch.0", "s/b/0.#epoch.0"):
         await data_plane.store.create_segment(name)

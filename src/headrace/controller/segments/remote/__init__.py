@@ -1,0 +1,1 @@
+"""Segment stores in other processes, called over connections."""
