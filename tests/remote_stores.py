@@ -10,7 +10,10 @@ from headrace.model.names import container_key
 from headrace.processes.config import StandaloneConfig
 from headrace.processes.wired_store import WiredStore
 from headrace.runtime.context import system_runtime
+from headrace.runtime.retry import RetryPolicy
 from headrace.wire.catalogue import INTERNAL_VERSION
+
+QUICKLY = RetryPolicy(initial_s=0.001, delay_max_s=0.01, attempts=7)
 
 
 class TwoStores:
@@ -49,7 +52,7 @@ async def calling(locator, tokens=lambda segment: "", version=INTERNAL_VERSION):
     """Yield the calls of one controller."""
     pool = ConnectionPool(version=version)
     try:
-        yield RemoteSegments(pool, locator, tokens, system_runtime().entropy)
+        yield RemoteSegments(pool, locator, tokens, system_runtime().entropy, QUICKLY)
     finally:
         pool.close()
 

@@ -127,8 +127,10 @@ async def _judge(data_plane: DataPlane, told: Told) -> None:
             places[piece] = segment, offset
     twice = [data for data, count in found.items() if count > 1]
     assert not twice, f"doubled: {twice}"
-    for data, (segment, offset) in told.there.items():
+    for data, (segment, begins) in told.there.items():
         assert found[data] == 1, f"lost: {data!r}"
-        assert places[data] == (segment, places[data][1] if offset is None else offset)
+        where, offset = places[data]
+        assert where == segment
+        assert begins in {None, offset}
     assert not told.absent & found.keys(), "there, and refused"
     assert found.keys() <= told.there.keys() | told.unknown

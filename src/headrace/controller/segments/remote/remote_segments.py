@@ -16,7 +16,13 @@ from headrace.client.connections.reply_receiver import ReadBlock
 from headrace.controller.segments.remote.appends import RemoteAppends
 from headrace.controller.segments.remote.locator import StoreLocator
 from headrace.controller.segments.remote.remote_tables import RemoteTables
-from headrace.controller.segments.remote.store_calls import TIMEOUT_S, Connected, StoreCalls, TokenSource
+from headrace.controller.segments.remote.store_calls import (
+    POLICY,
+    TIMEOUT_S,
+    Connected,
+    StoreCalls,
+    TokenSource,
+)
 from headrace.errors import (
     AttributeMismatchError,
     EventTooLargeError,
@@ -33,6 +39,7 @@ from headrace.model.attributes import AttributeUpdate
 from headrace.model.change_marker import join_markers
 from headrace.model.endpoint import Endpoint
 from headrace.runtime.entropy import Entropy
+from headrace.runtime.retry import RetryPolicy
 from headrace.wire import commands as c
 from headrace.wire.commands.internal import PARTS_MAX
 from headrace.wire.fields import ListedSegment
@@ -64,12 +71,18 @@ class RemoteSegments(RemoteTables):
         locator: knows where segments are.
         tokens: gives a token for a segment.
         entropy: of writer ids and delays.
+        policy: of repeated attempts.
     """
 
     def __init__(
-        self, pool: ConnectionPool, locator: StoreLocator, tokens: TokenSource, entropy: Entropy
+        self,
+        pool: ConnectionPool,
+        locator: StoreLocator,
+        tokens: TokenSource,
+        entropy: Entropy,
+        policy: RetryPolicy = POLICY,
     ) -> None:
-        connected = Connected(pool, locator, tokens, entropy)
+        connected = Connected(pool, locator, tokens, entropy, policy)
         super().__init__(StoreCalls(connected))
         self._connected = connected
         self._appends = RemoteAppends(connected, self._length)

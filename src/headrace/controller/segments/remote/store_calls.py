@@ -66,7 +66,7 @@ class Connected:
     locator: StoreLocator
     tokens: TokenSource
     entropy: Entropy
-    policy: RetryPolicy = POLICY
+    policy: RetryPolicy
 
     def attempts(self) -> Attempts:
         return Attempts(self.policy, self.entropy)
