@@ -68,7 +68,7 @@ ROOMS = {
     "storage/metadata": (540, "rows about chunks"),
     "storage/providers": (3_700, "files, object stores, HDFS"),
     "storage/transfer": (640, "copy, export, import"),
-    "testing": (9_450, "simulation, faults, conformance kits"),
+    "testing": (9_700, "simulation, faults, conformance kits"),
     "wal": (5_480, "logs, and what keeps them"),
     "wal/.": (1_550, "the contract, frames, logs in memory"),
     "wal/file": (3_930, "fenced, recycled files that recover"),

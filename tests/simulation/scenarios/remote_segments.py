@@ -21,7 +21,7 @@ from headrace.errors import (
 )
 from headrace.model.endpoint import Endpoint
 from headrace.processes.config import StandaloneConfig
-from headrace.processes.segment_store import DataPlane
+from headrace.processes.wired_store import WiredStore
 from headrace.runtime.entropy import SeededEntropy
 from headrace.testing.host import SimulatedHost
 from headrace.testing.simulation import Simulation
@@ -50,7 +50,7 @@ class Told:
 async def cut_appends(sim: Simulation) -> Told:
     """Append from many sides in trouble, then compare what is there with what was told."""
     store, caller = sim.host("store"), sim.host("caller")
-    data_plane = DataPlane(StandaloneConfig(in_memory=True), store.runtime, CONTAINERS)
+    data_plane = WiredStore(StandaloneConfig(in_memory=True), store.runtime, CONTAINERS)
     await store.run(data_plane.start())
     await store.run(data_plane.listen("0.0.0.0", _PORT))
     told = Told()
@@ -95,7 +95,7 @@ async def _append(segments: RemoteSegments, client: int, told: Told, entropy: Se
         await asyncio.sleep(entropy.random() * 0.01)
 
 
-async def _trouble(sim: Simulation, store: SimulatedHost, data_plane: DataPlane, told: Told) -> None:
+async def _trouble(sim: Simulation, store: SimulatedHost, data_plane: WiredStore, told: Told) -> None:
     entropy = sim.entropy.fork("trouble")
     while not told.ended.is_set():
         await asyncio.sleep(entropy.random() * 0.02)
@@ -113,7 +113,7 @@ async def _trouble(sim: Simulation, store: SimulatedHost, data_plane: DataPlane,
                 told.dropped += sim.network.drop_connections("store")
 
 
-async def _judge(data_plane: DataPlane, told: Told) -> None:
+async def _judge(data_plane: WiredStore, told: Told) -> None:
     found: Counter[bytes] = Counter()
     places: dict[bytes, tuple[str, int]] = {}
     for segment in _SEGMENTS:

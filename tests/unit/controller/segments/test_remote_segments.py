@@ -338,3 +338,32 @@ async def test_more_changes_than_an_answer_has_are_asked_for_in_parts():
         _, changed = await segments.changed_segments(b"")
         assert sorted(changed) == sorted((f"{part}", 1) for part in range(16))
         assert len(store.asked) == 2 + 16
+
+
+async def test_a_purge_asks_the_owner_of_a_segment_also_if_it_is_no_known_store():
+    class New(Told):
+        def stores(self):
+            return []
+
+    def answer(request):
+        return c.SegmentsPurged(request.request_id)
+
+    async with scripted(answer) as store, calling(New(store.endpoint)) as segments:
+        await segments.purge([A])
+        assert [request.segments for request in store.asked] == [[A]]
+
+
+async def test_a_read_at_the_tail_tells_what_long_term_storage_refuses_and_outlives_lost_connections():
+    answers = [lambda request: c.ErrorMessage(request.request_id, A, "the disk", -1)]
+    answers += [lambda request: CLOSE] * 3
+
+    def answer(request):
+        return answers.pop()(request)
+
+    async with (
+        scripted(answer) as store,
+        calling(OneStore(store.endpoint)) as segments,
+    ):
+        with pytest.raises(StorageReadRefusedError, match="the disk"):
+            await segments.read(A, 0, 10, wait=True)
+        assert len(store.asked) == 4

@@ -23,6 +23,7 @@ from headrace.errors import (
     OffsetMismatchError,
     OwnershipError,
     TokenExpiredError,
+    UnreachableError,
 )
 from headrace.model.endpoint import Endpoint
 from headrace.wire.commands import AppendSetup, ConditionalBlockEnd, ConditionalCheckFailed, SetupAppend
@@ -160,6 +161,10 @@ class RemoteAppends:
                     owner = owner_of(answer)
                     if not isinstance(answer, AppendSetup):
                         raise refused_writer(segment, answer)
+                    if writer.connection is None:
+                        raise UnreachableError(
+                            f"{segment}: the connection was lost before the append was sent"
+                        )
                     writer.segment = segment
                     if answer.last_event_number >= writer.number:
                         assert attempts.doubt is not None

@@ -25,6 +25,7 @@ from headrace.controller.segments.remote.store_calls import (
 )
 from headrace.errors import (
     AttributeMismatchError,
+    ConnectionLostError,
     EventTooLargeError,
     InvalidArgumentError,
     LostReplyError,
@@ -154,7 +155,7 @@ class RemoteSegments(RemoteTables):
         async def ask(endpoint: Endpoint) -> tuple[bytes, list[tuple[str, int]]]:
             return await self._changed_in(endpoint, marker)
 
-        answers = await self._calls.ask_stores(ask)
+        answers = await self._calls.ask_each(self._connected.locator.stores(), ask)
         changed = [each for _, found in answers for each in found]
         return join_markers(marker for marker, _ in answers), changed
 
@@ -194,7 +195,7 @@ class RemoteSegments(RemoteTables):
                 endpoint, lambda token: c.PurgeSegments(0, token, names), c.SegmentsPurged, _PURGE_TIMEOUT_S
             )
 
-        await self._calls.ask_stores(ask)
+        await self._calls.ask_each({*self._connected.locator.stores(), *owned}, ask)
 
     # ---- bytes
 
@@ -224,7 +225,7 @@ class RemoteSegments(RemoteTables):
         while True:
             try:
                 found = await self._read(segment, offset, min(length_max, READ_BYTES_MAX), wait=wait)
-            except (OwnershipError, UnknownOutcomeError):
+            except (OwnershipError, ConnectionLostError):
                 if not wait or self._connected.pool.closed:
                     raise
                 await asyncio.sleep(_POLL_PAUSE_S)

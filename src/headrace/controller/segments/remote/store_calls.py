@@ -176,9 +176,9 @@ class StoreCalls:
                 connected.locator.moved(name, owner)
             raise
 
-    async def ask_stores(self, ask: Callable[[Endpoint], Awaitable[R]]) -> list[R]:
-        """Ask every store at the same time; return all answers, or raise the first failure."""
-        outcomes = await _together(ask(endpoint) for endpoint in self._connected.locator.stores())
+    async def ask_each(self, stores: Iterable[Endpoint], ask: Callable[[Endpoint], Awaitable[R]]) -> list[R]:
+        """Ask several stores at the same time; return all answers, or raise the first failure."""
+        outcomes = await _together(map(ask, stores))
         answers: list[R] = []
         for outcome in outcomes:
             if isinstance(outcome, BaseException):
