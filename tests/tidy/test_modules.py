@@ -13,12 +13,19 @@ ENTRIES = {"headrace.cli.main", "pyspark_headrace", "headrace.coordination.coord
 AHEAD = {"headrace.controller.segments.remote.remote_segments"}
 """Used by a process that is not there yet: a controller without a segment store of its own."""
 
+AHEAD = "headrace.cluster"
+"""Tested, and not part of a process yet: no command starts several."""
+
 KIT = "headrace.testing"
 IN_KIT = r"(headrace\.testing(?:\.\w+)*)(?: import (\([^)]*\)|[^\n]*))?"
 
 
 def is_in_kit(name):
     return name == KIT or name.startswith(f"{KIT}.")
+
+
+def is_ahead(name):
+    return name.startswith(f"{AHEAD}.")
 
 
 def is_entry(name):
@@ -35,7 +42,7 @@ def used_by(files):
 
 
 def test_every_module_of_the_product_is_used_by_the_product():
-    product = {name: path for name, path in modules().items() if not is_in_kit(name)}
+    product = {name: path for name, path in modules().items() if not is_in_kit(name) and not is_ahead(name)}
     used = used_by(product.items())
     assert {name for name in product if name not in used and not is_entry(name)} == AHEAD
 
