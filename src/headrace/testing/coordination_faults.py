@@ -8,6 +8,7 @@ Fault model:
   with ``ConnectionLostError``. If it lasts for the time-out, the session expires.
 * A session may expire at any moment, and the member learns of it late.
 * Watches fire late and merged.
+* The clock of a member may be slow or fast, and its leases too long or too short by that much.
 
 Sessions live as long as their members give signs of life. The coordinator itself lives outside of all
 simulated processes: a process that is paused or killed gives none.
@@ -42,6 +43,8 @@ class CoordinationFaults:
     session_timeout_s: float = 6.0
     margin_s: float = 1.0
     """By which a lease ends before its session may."""
+    drift_percent_max: int = 0
+    """By how much the clock of a member may be wrong. The margin allows for less than its part of a lease."""
 
 
 class FaultyCoordinator:
@@ -66,6 +69,19 @@ class FaultyCoordinator:
         await self.pause()
         return session
 
+    async def observe(self) -> MemorySession:
+        """Open a session without faults, for whoever judges."""
+        return await self._inner.open()
+
+    def draw_lease_s(self) -> float:
+        """Return how long the lease of a new session lasts by a true clock."""
+        faults = self.faults
+        lease_s = faults.session_timeout_s - faults.margin_s
+        if not faults.drift_percent_max:
+            return lease_s
+        percent = self.entropy.randbelow(2 * faults.drift_percent_max + 1) - faults.drift_percent_max
+        return lease_s * (1 + percent / 100)
+
     async def pause(self, s_max: float | None = None) -> None:
         """Let some time pass on the network."""
         s_max = self.faults.delay_s_max if s_max is None else s_max
@@ -77,7 +93,7 @@ class FaultySession:
 
     def __init__(self, coordinator: FaultyCoordinator, inner: MemorySession, sent: float) -> None:
         faults = coordinator.faults
-        self.lease = Lease(faults.session_timeout_s - faults.margin_s)
+        self.lease = Lease(coordinator.draw_lease_s())
         self.lease.renew(sent)
         self._loop = asyncio.get_running_loop()
         self._coordinator = coordinator

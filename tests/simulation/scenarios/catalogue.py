@@ -11,6 +11,7 @@ from headrace.testing.network_config import NetworkConfig
 from headrace.testing.simulation import Simulation
 from tests.simulation.reduction import Reduction
 from tests.simulation.scenarios import (
+    cluster,
     controllers,
     data_plane,
     far_storage,
@@ -97,6 +98,7 @@ _LOSSY: Final = NetworkConfig(drop_chance=0.002)
 SCENARIOS: Final[dict[str, Scenario]] = {
     "attributes": Scenario(_attributes, 5, 4, 32, FAULTS, share=0.5),
     "chains": Scenario(_chains, 5, 4, 32, FAULTS, share=0.5),
+    "cluster": Scenario(cluster.moving, cluster.LIVES, cluster.CLIENTS, cluster.STEPS, cluster.FAULTS),
     "container": Scenario(_container, 5, 4, 32, FAULTS),
     "controllers": Scenario(
         controllers.dominion,

@@ -1,0 +1,88 @@
+"""The facts of a cluster: made once, read by every process, changed under their version."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from headrace.cluster.facts_node import FACTS, Facts, decode_facts, encode_facts
+from headrace.coordination.contract import Session
+from headrace.errors import (
+    MetadataConflictError,
+    NodeExistsError,
+    NoSuchNodeError,
+    PreconditionError,
+    UnknownOutcomeError,
+)
+
+_ATTEMPTS_MAX: Final = 10
+
+
+async def create_facts(session: Session, facts: Facts) -> None:
+    """Let the cluster be born. ``facts.system`` is an id that was drawn for it.
+
+    Raises:
+        PreconditionError: it was born before; nothing changed.
+        UnknownOutcomeError: the coordinator does not answer: it may be born, ask again.
+    """
+    data = encode_facts(facts)
+    for attempt in range(_ATTEMPTS_MAX):
+        try:
+            await session.create(FACTS, data)
+            return
+        except UnknownOutcomeError:
+            if attempt == _ATTEMPTS_MAX - 1:
+                raise
+        except NodeExistsError:
+            node = await session.read(FACTS)
+            if attempt and node is not None and node.data == data:
+                return  # by a write whose answer was lost
+            system = "" if node is None else f" of system {decode_facts(node.data).system}"
+            raise PreconditionError(
+                f"the coordinator has a cluster already, with the data{system}: nothing was changed. "
+                "Take another root for a new cluster"
+            ) from None
+
+
+async def read_facts(session: Session) -> Facts:
+    """Return the facts.
+
+    Raises:
+        PreconditionError: the cluster was not born yet.
+    """
+    node = await session.read(FACTS)
+    if node is None:
+        raise PreconditionError("the coordinator has no cluster under this root: it has to be made first")
+    return decode_facts(node.data)
+
+
+async def update_facts(session: Session, change: Callable[[Facts], Facts]) -> Facts:
+    """Change the facts, and return them. ``change`` is called again until what it returns is what there is.
+
+    Raises:
+        PreconditionError: the cluster was not born yet.
+        UnknownOutcomeError: the coordinator does not answer: it may have happened, ask again.
+        MetadataConflictError: others change them all the time; nothing changed.
+    """
+    last: UnknownOutcomeError | MetadataConflictError | None = None
+    for _ in range(_ATTEMPTS_MAX):
+        node = await session.read(FACTS)
+        if node is None:
+            raise PreconditionError("the coordinator has no cluster under this root: it has to be made first")
+        present = decode_facts(node.data)
+        wanted = change(present)
+        if wanted == present:
+            return present
+        try:
+            await session.write(FACTS, encode_facts(wanted), node.version)
+            return wanted
+        except (UnknownOutcomeError, MetadataConflictError) as error:
+            last = error
+        except NoSuchNodeError:
+            continue
+    raise last or MetadataConflictError("the facts of the cluster come and go")
+
+
+async def mark_opened(session: Session, container_id: int) -> Facts:
+    """Remember that a container was opened: from now on a log of it that is missing is lost. Idempotent."""
+    return await update_facts(session, lambda facts: facts.with_opened(container_id))

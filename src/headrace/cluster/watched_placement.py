@@ -1,0 +1,142 @@
+"""A copy of map, claims and stores that keeps up by watches: where a container is served, without asking.
+
+Several reads may be under way, so an answer that was asked for earlier can come later: of two reads the one
+that was begun later is right, and of two maps the one of the higher generation.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+
+from headrace.cluster.claim_node import CLAIMS, Claim
+from headrace.cluster.map_node import MAP, NOBODY, ContainerMap
+from headrace.cluster.node_reads import read_claims, read_map, read_store
+from headrace.cluster.session_works import ask_until_known
+from headrace.cluster.store_node import STORES, StoreNode, store_path
+from headrace.coordination.contract import Session
+from headrace.model.endpoint import Endpoint
+from headrace.runtime.entropy import Entropy
+
+
+class WatchedPlacement:
+    """What is known of the containers' places. Used on one event loop, with one session at a time."""
+
+    def __init__(self, entropy: Entropy) -> None:
+        self.map = ContainerMap.empty(0)
+        self.claims: dict[int, Claim] = {}
+        self.stores: dict[str, StoreNode] = {}
+        self._entropy = entropy
+        self._begun = 0
+        self._map_read = self._claims_read = 0
+        self._on_change: list[Callable[[], None]] = []
+
+    # ---- questions
+
+    def locate(self, container_id: int) -> Endpoint | None:
+        """Return where a container is served, or will be; None: nowhere, as far as is known."""
+        claim = self.claims.get(container_id)
+        for store in (claim.store if claim is not None else NOBODY, self.intended(container_id)):
+            if store in self.stores:
+                return self.stores[store].endpoint
+        return None
+
+    def intended(self, container_id: int) -> str:
+        """Return the store to which the map gives a container."""
+        places = self.map.placements
+        return places[container_id].store if container_id < len(places) else NOBODY
+
+    def now(self) -> int:
+        """Return a mark: what is read from now on is newer."""
+        return self._begun
+
+    def is_newer(self, mark: int, *, and_map: bool) -> bool:
+        """Whether the claims, and if asked the map, were read in reads begun after ``mark`` was made."""
+        return self._claims_read > mark and (not and_map or self._map_read > mark)
+
+    def on_change(self, callback: Callable[[], None]) -> None:
+        """Call ``callback`` whenever something was read."""
+        self._on_change.append(callback)
+
+    # ---- reads
+
+    async def follow(self, session: Session) -> None:
+        """Keep up until the session is over.
+
+        Raises:
+            SessionExpiredError: it is.
+        """
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._follow(session.watch(MAP), lambda: self._read_map(session)))
+            group.create_task(
+                self._follow(session.watch_children(CLAIMS), lambda: self._read_claims(session))
+            )
+            group.create_task(self._follow_stores(session, group))
+
+    async def look(self, session: Session) -> None:
+        """Read map and claims now. Raises what a session does."""
+        await asyncio.gather(self._read_map(session), self._read_claims(session))
+
+    async def _follow(self, changes: AsyncIterator[None], read: Callable[[], Awaitable[None]]) -> None:
+        async for _ in changes:
+            await ask_until_known(self._entropy, read)
+
+    async def _follow_stores(self, session: Session, group: asyncio.TaskGroup) -> None:
+        followed: set[str] = set()
+
+        async def read() -> None:
+            ids = set(await session.children(STORES))
+            for store in sorted(ids - followed):
+                group.create_task(self._follow_store(session, store))
+            for store in [*self.stores]:
+                if store not in ids:
+                    self._learn_store(store, None)
+            followed.clear()
+            followed.update(ids)
+
+        await self._follow(session.watch_children(STORES), read)
+
+    async def _follow_store(self, session: Session, store: str) -> None:
+        """Follow one store until its node is gone: an id does not come back."""
+
+        async def read() -> None:
+            self._learn_store(store, await read_store(session, store))
+
+        async for _ in session.watch(store_path(store)):
+            await ask_until_known(self._entropy, read)
+            if store not in self.stores:
+                return
+
+    async def _read_map(self, session: Session) -> None:
+        self._begun += 1
+        number = self._begun
+        found = await read_map(session)
+        if found is not None:
+            self.learn_map(found[0])
+        self._map_read = max(self._map_read, number)
+        self._changed()
+
+    async def _read_claims(self, session: Session) -> None:
+        self._begun += 1
+        number = self._begun
+        claims = await read_claims(session)
+        if number > self._claims_read:
+            self._claims_read = number
+            self.claims = claims
+            self._changed()
+
+    def learn_map(self, container_map: ContainerMap) -> None:
+        """Take a map for the present one, unless it is older."""
+        if container_map.generation > self.map.generation:
+            self.map = container_map
+
+    def _learn_store(self, store: str, node: StoreNode | None) -> None:
+        if node is not None:
+            self.stores[store] = node
+        else:
+            self.stores.pop(store, None)
+        self._changed()
+
+    def _changed(self) -> None:
+        for callback in self._on_change:
+            callback()
