@@ -193,21 +193,28 @@ class FaultySession:
             raise ConnectionLostError("the connection with the coordinator broke")
 
     async def _late(self, changes: AsyncIterator[None]) -> AsyncIterator[None]:
-        async for _ in changes:
-            await self._coordinator.pause(self._coordinator.faults.watch_delay_s_max)
-            await self._reachable.wait()
-            self._check()
-            yield
+        try:
+            async for _ in changes:
+                await self._coordinator.pause(self._coordinator.faults.watch_delay_s_max)
+                await self._reachable.wait()
+                self._check()
+                yield
+        except SessionExpiredError:
+            await self._reachable.wait()  # of an end nothing arrives either
+            raise
 
     async def _live(self, interval_s: float) -> None:
+        pause_s = interval_s
         while True:
-            await asyncio.sleep(interval_s)
+            await asyncio.sleep(pause_s)
+            pause_s = interval_s
             try:
                 await self._call(lambda: self._inner.read("alive"))
             except SessionExpiredError:
                 return
             except ConnectionLostError:
                 await self._reachable.wait()
+                pause_s = 0.0  # a client that is connected again says so
 
     def _plan_expiry(self) -> None:
         """Look again when the session would be over, as the coordinator and in no process."""

@@ -45,6 +45,31 @@ def test_a_suspended_session_loses_its_lease_before_it_expires():
     run(scenario)
 
 
+def test_nothing_arrives_at_a_suspended_session_not_even_that_it_is_over():
+    async def scenario(_, session, other):
+        watch = session.watch("n")
+        await anext(watch)
+        session.suspend()
+        following = asyncio.ensure_future(anext(watch))
+        await asyncio.sleep(20)
+        assert await other.children("m") == []
+        assert not following.done()
+        session.resume()
+        with pytest.raises(SessionExpiredError):
+            await following
+
+    run(scenario)
+
+
+def test_the_lease_of_a_wrong_clock_ends_before_the_session_may():
+    async def scenario(coordinator, session, other):
+        lengths = [coordinator.draw_lease_s() for _ in range(100)]
+        assert min(lengths) < 4.5
+        assert 5.5 < max(lengths) < coordinator.faults.session_timeout_s
+
+    run(scenario, drift_percent_max=15)
+
+
 def test_a_session_that_is_resumed_in_time_goes_on():
     async def scenario(_, session, other):
         watch = session.watch("n")
