@@ -219,9 +219,15 @@ class ContainerSteps:
     # ---------------------------------------------------------------------------------- claims
 
     def _claim_of(self, container_id: int) -> ObservedClaim:
+        """Return the claim as of a moment after the map became known, and after all that happened here.
+
+        By an older look a container that was moved would seem to have no owner.
+        """
         mark, known = self.containers.known_claim(container_id)
-        is_newer = self._placement.is_newer(mark, and_map=known is Unsure.UNKNOWN)
-        return self._placement.claims.get(container_id) if is_newer else known
+        map_mark = self._placement.map_mark
+        if self._placement.is_newer(max(mark, map_mark), and_map=known is Unsure.UNKNOWN):
+            return self._placement.claims.get(container_id)
+        return known if mark >= map_mark else Unsure.UNKNOWN
 
     async def _make_claim(self, container_id: int) -> None:
         claim = Claim(self._me, self.containers[container_id].container_epoch)

@@ -28,7 +28,7 @@ class WatchedPlacement:
         self.stores: dict[str, StoreNode] = {}
         self._entropy = entropy
         self._begun = 0
-        self._map_read = self._claims_read = 0
+        self._map_read = self._claims_read = self._map_learned = 0
         self._on_change: list[Callable[[], None]] = []
 
     # ---- questions
@@ -53,6 +53,11 @@ class WatchedPlacement:
     def is_newer(self, mark: int, *, and_map: bool) -> bool:
         """Whether the claims, and if asked the map, were read in reads begun after ``mark`` was made."""
         return self._claims_read > mark and (not and_map or self._map_read > mark)
+
+    @property
+    def map_mark(self) -> int:
+        """The mark of the moment at which the present map became known."""
+        return self._map_learned
 
     def on_change(self, callback: Callable[[], None]) -> None:
         """Call ``callback`` whenever something was read."""
@@ -129,6 +134,7 @@ class WatchedPlacement:
         """Take a map for the present one, unless it is older."""
         if container_map.generation > self.map.generation:
             self.map = container_map
+            self._map_learned = self._begun
 
     def _learn_store(self, store: str, node: StoreNode | None) -> None:
         if node is not None:

@@ -1,6 +1,7 @@
 """Two stores that only do what the reconciler says, in any order, with answers that get lost.
 
-Whatever happens: at most one serves; and once the map stays as it is, the one that it names serves.
+Whatever happens: at most one serves, and it knows all that was acknowledged. Once the map stays as it is, the
+store that it names serves.
 """
 
 from dataclasses import replace
@@ -20,7 +21,8 @@ class World:
 
     def __init__(self):
         self.claim = None
-        self.container_epoch = 0
+        self.container_epoch = self.acknowledged = 0
+        """Of the log: its newest owner, and the newest that has acknowledged something."""
         self.wanted = "a"
         self.now_s = 0.0
         self.local = {store: Local() for store in STORES}
@@ -77,21 +79,50 @@ class World:
             self.local[store] = replace(local, phase=phase, failures=failures, retry_at_s=self.now_s + 1)
             self.claim_seen[store] = Unsure.UNKNOWN
 
+    def write(self, store):
+        """Acknowledge something, if the store serves and has the log."""
+        local = self.local[store]
+        if local.phase is Phase.SERVING and local.container_epoch == self.container_epoch:
+            self.acknowledged = self.container_epoch
+
     def check(self):
         serving = [store for store in STORES if self.local[store].phase is Phase.SERVING]
         assert len(serving) <= 1
         for store in serving:
             assert self.claim == Claim(store, self.local[store].container_epoch)
+            assert self.acknowledged <= self.local[store].container_epoch  # what it has not recovered
 
 
 moves = st.one_of(
     st.tuples(st.just("step"), st.sampled_from(STORES), st.booleans()),
+    st.tuples(st.just("go"), st.sampled_from(STORES), st.just(False)),
     st.tuples(st.just("look"), st.sampled_from(STORES), st.just(False)),
     st.tuples(st.just("map"), st.sampled_from(STORES), st.just(False)),
     st.tuples(st.just("fail"), st.sampled_from(STORES), st.just(False)),
     st.tuples(st.just("fenced"), st.sampled_from(STORES), st.just(False)),
+    st.tuples(st.just("write"), st.sampled_from(STORES), st.just(False)),
     st.tuples(st.just("time"), st.sampled_from(STORES), st.just(False)),
 )
+
+
+def test_a_store_that_was_passed_over_unseen_asks_the_log_before_it_serves():
+    """Another one has opened the log, served and left while it was about to claim."""
+    world = World()
+    world.look("a")
+    assert world.step("a", False) is Step.GIVE
+    world.wanted = "b"
+    for _ in range(4):
+        world.look("b")
+        world.step("b", False)
+    world.write("b")
+    assert world.acknowledged == 2
+    world.wanted = "a"
+    for _ in range(2):
+        world.look("b")
+        world.step("b", False)
+    assert [world.step("a", False) for _ in range(2)] == [Step.CLAIM, Step.SERVE]
+    world.check()
+    assert world.local["a"].phase is Phase.FENCED
 
 
 @given(st.lists(moves, max_size=60))
@@ -100,10 +131,18 @@ def test_two_stores_never_both_serve_and_the_wanted_one_does_in_the_end(sequence
     for what, store, lost in sequence:
         if what == "step":
             world.step(store, lost)
+        elif what == "go":
+            for _ in range(5):
+                world.look(store)
+                world.step(store, lost)
+                world.check()
+            world.write(store)
         elif what == "look":
             world.look(store)
         elif what == "map":
             world.wanted = store
+        elif what == "write":
+            world.write(store)
         elif what == "time":
             world.now_s += COURTESY_S / 3
         else:

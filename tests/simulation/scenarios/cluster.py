@@ -60,6 +60,7 @@ class Client:
                 await self.append(container_id)
             else:
                 await self.read(container_id)
+            self._world.judges.check()
             await asyncio.sleep(self._entropy.random())
 
     async def append(self, container_id: int) -> bool:
@@ -104,7 +105,7 @@ async def moving(sim: Simulation, reduction: Reduction) -> Seen:
     await _check_served(world, prober, _BUDGET_S)
     await _check_rest(world)
     await _check_leaving(world, prober)
-    await world.judges.finish()
+    world.judges.check()
     for container_id, values in enumerate(acked):
         _check_log(container_id, world.logs[container_id].values, values)
     return Seen(
@@ -122,6 +123,7 @@ async def _check_served(world: ClusterWorld, prober: Client, budget_s: float) ->
 
     async def probe(container_id: int) -> None:
         while not await prober.append(container_id):
+            world.judges.check()
             assert world.sim.loop.elapsed_s() < until_s, f"container {container_id} is not served"
             await asyncio.sleep(0.1)
 

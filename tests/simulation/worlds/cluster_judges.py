@@ -4,6 +4,7 @@
   with clocks in bounds nothing is answered under a lease that is over. (Not where sessions may expire before
   their leases.)
 * A store that opens a container whose former owner lives, and had it when the map was changed, has waited.
+* No store goes back to an older map.
 * Every map follows from the one before: the next generation, whole, and containers of stores that live stay
   where they are, but for a few that have been there for a while.
 """
@@ -18,6 +19,7 @@ from headrace.cluster.map_node import MAP, ContainerMap, decode_map
 from headrace.cluster.node_reads import read_claims, read_stores
 from headrace.cluster.planner import MOVES_MAX, REST_MS, is_wanting
 from headrace.cluster.reconciler import COURTESY_S
+from headrace.cluster.store_member import StoreMember
 from headrace.cluster.store_node import StoreNode
 from headrace.coordination.memory import MemorySession
 from headrace.testing.coordination_faults import FaultyCoordinator
@@ -30,7 +32,7 @@ _ROUNDED_S: Final = 0.01
 
 
 class ClusterJudges:
-    """Convict by AssertionError, at once or in :meth:`finish`."""
+    """Convict in :meth:`check`: what is judged could take an AssertionError for a failure of its own."""
 
     def __init__(self, coordinator: FaultyCoordinator, sim: Simulation, *, is_strict: bool) -> None:
         self.moves = 0
@@ -44,6 +46,8 @@ class ClusterJudges:
         self._is_strict = is_strict
         self._observer: MemorySession
         self._watching: asyncio.Task[None]
+        self._found: list[str] = []
+        self._generations: dict[str, int] = {}
         self._changed_s: dict[int, float] = {}
         """When the place of a container was changed last."""
         self._claims_then: dict[int, Claim | None] = {}
@@ -53,12 +57,10 @@ class ClusterJudges:
         self._observer = await self._coordinator.observe()
         self._watching = asyncio.get_running_loop().create_task(self._watch())
 
-    async def finish(self) -> None:
-        """Raise what was found meanwhile."""
-        if not self._watching.done():
-            self._watching.cancel()
-            await asyncio.wait([self._watching])
-        if not self._watching.cancelled():
+    def check(self) -> None:
+        """Raise what was found so far."""
+        assert not self._found, self._found[0]
+        if self._watching.done():
             self._watching.result()
 
     # ---- claims
@@ -72,7 +74,8 @@ class ClusterJudges:
         self.answers += 1
         claim = await self.claim_on(container_id)
         held = claim is not None and claim.store == store
-        assert held or not self._is_strict, f"{store} answers for {container_id}, whose claim is {claim}"
+        if self._is_strict and not held:
+            self._found.append(f"{store} answers for container {container_id}, whose claim is {claim}")
 
     async def check_open(self, store: str, container_id: int) -> None:
         """``store`` opens the log of a container now."""
@@ -82,7 +85,15 @@ class ClusterJudges:
         if claim is None or claim.store == store or claim != self._claims_then[container_id]:
             return
         waited_s = self._sim.loop.machine_time() - self._changed_s[container_id]
-        assert waited_s >= COURTESY_S - _ROUNDED_S, f"{store} fences {claim} after {waited_s} s"
+        if waited_s < COURTESY_S - _ROUNDED_S:
+            self._found.append(f"{store} fences {claim} of container {container_id} after {waited_s} s")
+
+    def see_map(self, name: str, member: StoreMember) -> None:
+        """A store knows a map: none that is older than one it knew."""
+        generation = member.placement.map.generation
+        if generation < self._generations.get(member.id, 0):
+            self._found.append(f"{name} goes back to map {generation}")
+        self._generations[member.id] = generation
 
     def place_of(self, container_id: int) -> str:
         places = self.map.placements

@@ -2,7 +2,8 @@
 
 Fault model: what ``headrace.testing.coordination_faults`` says about the coordinator, whose sessions are
 suspended or expire, and about clocks; hosts are killed, paused for longer than a session and resumed, or
-stopped in order; containers fail while they run, and do not start. A container is a log in memory, which
+stopped in order; containers fail while they run, do not start, and are fenced by nobody who wants to serve
+them, as a service that repairs logs does. A container is a log in memory, which
 outlives all processes and fences: who opens it has the next container epoch, and no other may append.
 
 Judged at every answer and every open; see :mod:`cluster_judges`.
@@ -27,7 +28,8 @@ from headrace.testing.simulation import Simulation
 from tests.simulation.reduction import Reduction
 from tests.simulation.worlds.cluster_judges import ClusterJudges
 
-FAULTS: Final = ("kill", "pause", "suspend", "expire", "fail", "starts", "leave", "lost", "late", "drift")
+TROUBLES: Final = ("kill", "pause", "suspend", "expire", "fail", "fence", "leave")
+FAULTS: Final = (*TROUBLES, "starts", "lost", "late", "drift")
 
 _PORT: Final = 12345
 _ANSWER_S: Final = 3.0
@@ -178,6 +180,8 @@ class ClusterWorld:
         self.hosts: dict[str, LogHost] = {}
         """Of the running stores, by host."""
         self.leaders: dict[str, PlacementService] = {}
+        self._found: list[set[str]] = [set() for _ in range(containers)]
+        """Hosts at which each container was found."""
         self._reduction = reduction
         self._entropy = sim.entropy.fork("world")
         draw = self._entropy.randbelow
@@ -186,7 +190,7 @@ class ClusterWorld:
         self.faults = CoordinationFaults(
             lost_replies_percent=self._allowed("lost", draw(12)),
             watch_delay_s_max=self._allowed("late", draw(1000)) / 1000 or 0.002,
-            delay_s_max=0.001 + self._allowed("late", draw(50)) / 1000,
+            delay_s_max=0.001 + self._allowed("late", draw((10, 50, 300)[draw(3)])) / 1000,
             drift_percent_max=self._allowed("drift", 15),
         )
         self.coordinator = FaultyCoordinator(self._entropy.fork("coordinator"), self.faults)
@@ -223,6 +227,7 @@ class ClusterWorld:
         log_host.member = StoreMember(
             self.coordinator, log_host, node, self.containers, log_host.gate, entropy.fork("member")
         )
+        log_host.member.placement.on_change(lambda: self.judges.see_map(host.name, log_host.member))
         self.hosts[host.name] = log_host
         log_host.member.start()
         await asyncio.Event().wait()
@@ -239,7 +244,7 @@ class ClusterWorld:
     async def trouble(self) -> None:
         """Make trouble until cancelled; what it has begun ends then."""
         draw = self._entropy.fork("trouble").randbelow
-        kinds = [kind for kind in FAULTS[:7] if kind not in self._reduction.without]
+        kinds = [kind for kind in TROUBLES if kind not in self._reduction.without]
         while kinds:
             await asyncio.sleep(draw(6_000) / 1000)
             hosts = (*self._stores, *self._controllers)
@@ -261,6 +266,8 @@ class ClusterWorld:
                 await self.stop_store(host.name, 5.0)
                 await asyncio.sleep(down_s)
                 self.boot(host.name)
+            elif kind == "fence":
+                self.logs[draw(self.containers)].container_epoch += 1
             elif kind == "fail" and host.name in self.hosts:
                 host.spawn("fail", self.hosts[host.name].fail(draw(self.containers)))
 
@@ -313,7 +320,7 @@ class ClusterWorld:
         """End all faults, and start what is down."""
         self.sim.trace.add("world", "mend")
         self.faults.lost_replies_percent = 0
-        self.faults.watch_delay_s_max = 0.002
+        self.faults.watch_delay_s_max = self.faults.delay_s_max = 0.002
         self._start_failures_percent = 0
         for log_host in self.hosts.values():
             log_host.start_failures_percent = 0
@@ -348,12 +355,15 @@ class ClusterWorld:
             return None
 
     def _locate(self, container_id: int, draw: SeededEntropy) -> str | None:
-        """Ask one controller; now and then a client knows any former place."""
-        names = sorted(self.hosts)
-        if names and draw.randbelow(10) == 0:
-            return names[draw.randbelow(len(names))]
+        """Ask one controller; every other time a client goes where it, or another one, found it before."""
+        former = sorted(self._found[container_id].intersection(self.hosts))
+        if former and draw.randbelow(2):
+            return former[draw.randbelow(len(former))]
         leaders = sorted(self.leaders)
         if not leaders:
             return None
         place = self.leaders[leaders[draw.randbelow(len(leaders))]].placement.locate(container_id)
-        return place.host if place is not None and place.host in self.hosts else None
+        if place is None or place.host not in self.hosts:
+            return None
+        self._found[container_id].add(place.host)
+        return place.host
