@@ -13,7 +13,7 @@ ENTRIES = {"headrace.cli.main", "pyspark_headrace", "headrace.coordination.coord
 AHEAD = {"headrace.controller.segments.remote.remote_segments"}
 """Used by a process that is not there yet: a controller without a segment store of its own."""
 
-AHEAD = "headrace.cluster"
+AHEAD_ROOM = "headrace.cluster"
 """Tested, and not part of a process yet: no command starts several."""
 
 KIT = "headrace.testing"
@@ -25,7 +25,7 @@ def is_in_kit(name):
 
 
 def is_ahead(name):
-    return name.startswith(f"{AHEAD}.")
+    return name.startswith(f"{AHEAD_ROOM}.")
 
 
 def is_entry(name):
