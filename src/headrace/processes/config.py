@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import ClassVar, Final, Literal, get_args
+from typing import ClassVar
 
 from headrace.controller.config import ControllerConfig
 from headrace.data_directory.record import CONTAINERS_MAX
 from headrace.errors import InvalidArgumentError
 from headrace.limits import GIB, MIB
-from headrace.model.endpoint import Endpoint, is_wildcard
+from headrace.processes.process_config import PARTS, PORT_MAX, Part, ProcessConfig
 from headrace.runtime.settings import tunable
-from headrace.security.config import AuthConfig
-from headrace.security.tls_config import TlsConfig
 from headrace.segmentstore.attributes.page_cache import PAGE_CACHE_BYTES
 from headrace.segmentstore.container.config import ContainerConfig
 from headrace.segmentstore.scaling.config import ScalingConfig
@@ -22,15 +20,9 @@ from headrace.storage.providers.location import StorageLocation
 from headrace.wal.config import WalConfig
 from headrace.wal.loop_writes import LoopWritesConfig
 
-Part = Literal["controller", "segmentstore", "rest"]
-PARTS: Final[tuple[Part, ...]] = get_args(Part)
-"""What clients connect to, each on a port of its own."""
-
-_PORT_MAX: Final = 65535
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SegmentStoreConfig:
+class SegmentStoreConfig(ProcessConfig):
     """Ports of 0 mean: any free one; the ready file and the log say which."""
 
     parts: ClassVar[tuple[Part, ...]] = ("segmentstore", "rest")
@@ -42,22 +34,10 @@ class SegmentStoreConfig:
         "file:///mnt/chunks; no secrets. None: as the last start; for a new directory, `chunks` in it.",
     )
     in_memory: bool = tunable(default=False, help="Store nothing on disk; all data are lost at the end.")
-    host: str = tunable("127.0.0.1", help="Address to listen on, and to tell clients.")
-    advertise: str | None = tunable(
-        None, help="Host to tell clients instead; required if `host` is a wildcard such as 0.0.0.0."
-    )
     advertise_segmentstore: str | None = tunable(
         None, help="HOST[:PORT] to tell clients for the data protocol, if it differs, as behind mapped ports."
     )
-    advertise_rest: str | None = tunable(None, help="HOST[:PORT] to tell clients for REST, if it differs.")
-    rest_hosts: tuple[str, ...] = tunable(
-        (),
-        help="Further host names under which REST is asked, as that of a proxy. Addresses, localhost, the "
-        "machine's name and advertised ones need not be listed; requests for other names are refused.",
-    )
-    segmentstore_port: int = tunable(12345, low=0, high=_PORT_MAX, help="Port of the data protocol.")
-    rest_port: int = tunable(10080, low=0, high=_PORT_MAX, help="Port of the REST interface.")
-    ready_file: str | None = tunable(None, help="Written as JSON once clients may connect.")
+    segmentstore_port: int = tunable(12345, low=0, high=PORT_MAX, help="Port of the data protocol.")
     containers: int | None = tunable(
         None,
         low=1,
@@ -112,8 +92,6 @@ class SegmentStoreConfig:
     chunk_threads: ChunkThreadsConfig = field(default_factory=ChunkThreadsConfig)
     chunk_files: FilesystemProviderConfig = field(default_factory=FilesystemProviderConfig)
     loop_writes: LoopWritesConfig = field(default_factory=LoopWritesConfig)
-    auth: AuthConfig = field(default_factory=AuthConfig)
-    tls: TlsConfig = field(default_factory=TlsConfig)
 
     def check(self) -> None:
         """Check relations between settings, and that directory and host are names that can be looked up.
@@ -122,53 +100,16 @@ class SegmentStoreConfig:
         """
         if self.containers is not None and not 1 <= self.containers <= CONTAINERS_MAX:
             raise InvalidArgumentError(f"{self.containers} containers: 1 to {CONTAINERS_MAX}")
-        for part in self.parts:
-            port: int = getattr(self, f"{part}_port")
-            if not 0 <= port <= _PORT_MAX:
-                raise InvalidArgumentError(f"{port} is no port: 1 to {_PORT_MAX}, or 0 for any free one")
         if not (self.data_dir or self.in_memory):
             raise InvalidArgumentError("data_dir is empty: it names the directory of all data")
         if self.storage is not None:
             if self.in_memory:
                 raise InvalidArgumentError("with in_memory nothing is stored: leave out storage")
             StorageLocation.parse(self.storage)
-        _check_host("host", self.host, "it names the address to listen on, and to tell clients")
-        if self.advertise is not None:
-            _check_host("advertise", self.advertise, "it names the address to tell clients")
-        for name in self.rest_hosts:
-            _check_host("rest_hosts", name, "it lists names by which REST is asked")
-        self.tls.check()
-        for part in self.parts:
-            self._check_advertised(part)
+        ProcessConfig.check(self)
 
-    def _check_advertised(self, part: Part) -> None:
-        key, told = f"advertise_{part}", self.advertised(part, 0).host
-        _check_host(key, told, "it names the address to tell clients")
-        if not is_wildcard(told):
-            return
-        given = next((name for name in (key, "advertise") if getattr(self, name) is not None), "host")
-        raise InvalidArgumentError(
-            f"{given} = {told!r} is every address of this machine, which no client can connect to: "
-            "name the address or host that clients use with --advertise HOST (HEADRACE_ADVERTISE)"
-        )
-
-    def advertised(self, part: Part, port: int) -> Endpoint:
-        """Return where clients find a part that listens on ``port``.
-
-        Raises:
-            InvalidArgumentError: the setting has not the form HOST[:PORT].
-        """
-        given: str | None = getattr(self, f"advertise_{part}")
-        if given is None:
-            return Endpoint(self.advertise or self.host, port)
-        try:
-            return Endpoint.parse(given, port)
-        except InvalidArgumentError as error:
-            raise InvalidArgumentError(f"advertise_{part} = {error}") from None
-
-    def rest_names(self) -> tuple[str, ...]:
-        """Return the names of hosts under which REST is asked, as far as settings say it."""
-        return (self.host, *(self.advertised(part, 0).host for part in self.parts), *self.rest_hosts)
+    def place(self) -> str:
+        return "in memory only" if self.in_memory else f"data in {self.data_dir}"
 
     def cache_bytes_wanted(self, containers: int) -> int:
         """How large the cache must be for so many containers to be under full load at the same time."""
@@ -184,21 +125,6 @@ class StandaloneConfig(SegmentStoreConfig):
     advertise_controller: str | None = tunable(
         None, help="HOST[:PORT] to tell clients for control calls, if it differs, as behind mapped ports."
     )
-    controller_port: int = tunable(9090, low=0, high=_PORT_MAX, help="Port of the control calls (gRPC).")
+    controller_port: int = tunable(9090, low=0, high=PORT_MAX, help="Port of the control calls (gRPC).")
     controller: ControllerConfig = field(default_factory=ControllerConfig)
     scaling: ScalingConfig = field(default_factory=ScalingConfig)
-
-
-def _check_host(key: str, host: str, meaning: str) -> None:
-    """Raises InvalidArgumentError unless ``host`` is a name that can be looked up, or an address."""
-    if not host:  # the system would take it for every address there is
-        raise InvalidArgumentError(f"{key} is empty: {meaning}")
-    if "[" in host or "*" in host or (host.count(":") == 1):
-        raise InvalidArgumentError(
-            f"{key} = {host!r} is no host: a port, a star or brackets do not belong to it; an IPv6 address "
-            "is ::1"
-        )
-    try:
-        host.encode("idna")
-    except UnicodeError as error:
-        raise InvalidArgumentError(f"{key} = {host!r} is no name of a host: {error}") from None

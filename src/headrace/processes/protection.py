@@ -5,8 +5,8 @@ from __future__ import annotations
 import logging
 from contextlib import AsyncExitStack
 
-from headrace.processes.config import SegmentStoreConfig
 from headrace.processes.exposure import find_exposure
+from headrace.processes.process_config import ProcessConfig
 from headrace.runtime.context import Runtime
 from headrace.runtime.supervisor import Supervisor
 from headrace.security.certificates import ServerCertificates
@@ -21,7 +21,7 @@ _logger = logging.getLogger(__name__)
 class Protection:
     """All of it, for the parts of one process to share. What the settings leave out is None."""
 
-    def __init__(self, config: SegmentStoreConfig, runtime: Runtime) -> None:
+    def __init__(self, config: ProcessConfig, runtime: Runtime) -> None:
         self._config = config
         self._runtime = runtime
         self._exit = AsyncExitStack()
@@ -50,8 +50,10 @@ class Protection:
             self._exit.push_async_callback(supervisor.stop)
             supervisor.spawn("watch", self.certificates.watch())
 
-    def complete(self) -> None:
+    def complete(self, data_dir: str | None) -> None:
         """Take the key of the data directory, which is locked, if there are users and no key was given.
+
+        ``data_dir``: None if there is none; then the key lasts as long as the process.
 
         Raises:
             InvalidArgumentError: its file is bad.
@@ -60,10 +62,10 @@ class Protection:
         if not self._config.auth.enabled or self.token_key is not None:
             return
         files, entropy = self._runtime.filesystem, self._runtime.entropy
-        if self._config.in_memory:
+        if data_dir is None:
             self.token_key = make_token_key(entropy)
         else:
-            self.token_key = keep_token_key(files, self._config.data_dir, entropy)
+            self.token_key = keep_token_key(files, data_dir, entropy)
 
     @property
     def tls(self) -> ContextSource | None:

@@ -67,7 +67,7 @@ class ServedStore:
         if config.ready_file is not None:
             # Not without the lock: until then the file may be that of a running server.
             remove_ready_file(config.ready_file)
-        protection.complete()
+        protection.complete(None if config.in_memory else config.data_dir)
         with naming_port("segmentstore_port", config.host, config.segmentstore_port):
             self._port = await self.wired.listen(
                 config.host, config.segmentstore_port, protection.token_key, protection.tls

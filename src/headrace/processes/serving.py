@@ -10,7 +10,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any, Protocol
 
 from headrace.errors import EXIT_CODES, FencedOutError, OwnershipError
-from headrace.processes.config import SegmentStoreConfig
+from headrace.processes.process_config import ProcessConfig
 from headrace.processes.ready_file import remove_ready_file, write_when_there_is_space
 from headrace.processes.wired_store import OnTakenOver
 from headrace.runtime.collector import tune_collector
@@ -37,7 +37,7 @@ class Server(Protocol):
     """What is started once and stopped once in a process, and is the process."""
 
     @property
-    def config(self) -> SegmentStoreConfig: ...
+    def config(self) -> ProcessConfig: ...
 
     async def start(self, on_taken_over: OnTakenOver) -> Addresses:
         """Start everything; whatever was started is stopped again if a later part fails.
@@ -100,8 +100,7 @@ async def serve(server: Server, taken_over: list[FencedOutError] | None = None) 
         if config.ready_file is not None:
             await write_when_there_is_space(config.ready_file, addresses.as_dict(), stopping)
         with_tls = " with TLS" if addresses.tls else ""
-        where = "in memory only" if config.in_memory else f"data in {config.data_dir}"
-        _logger.info("headrace is ready%s: %s; %s", with_tls, addresses, where)
+        _logger.info("headrace is ready%s: %s; %s", with_tls, addresses, config.place())
         await stopping.wait()
         _logger.info("stopping")
     finally:

@@ -7,8 +7,8 @@ import socket
 from collections.abc import Callable, Iterable
 
 from headrace.model.endpoint import Endpoint
-from headrace.processes.config import SegmentStoreConfig
 from headrace.processes.port_errors import naming_port
+from headrace.processes.process_config import ProcessConfig
 from headrace.processes.protection import Protection
 from headrace.web.server import Application, WebServer
 
@@ -24,7 +24,7 @@ class WebPort:
 
     def __init__(
         self,
-        config: SegmentStoreConfig,
+        config: ProcessConfig,
         protection: Protection,
         make_application: Callable[[Iterable[str]], Application],
     ) -> None:
