@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 from generated_page import write_or_check
 
 from headrace.processes.config import SegmentStoreConfig, StandaloneConfig
+from headrace.processes.controller_config import ControllerServerConfig
 from headrace.runtime.settings import describe, walk
 
 PAGE = Path(__file__).parents[1] / "docs" / "reference" / "settings.md"
@@ -23,6 +26,8 @@ for a service of that name (`HEADRACE_SERVICE_HOST`, `HEADRACE_PORT=tcp://...`) 
 
 `headrace segmentstore` has the same settings but those of a controller, which it refuses:
 {of_controllers}.
+`headrace controller` refuses those of a segment store; it has {of_both}, and
+[a few of its own](#settings-of-a-controller).
 
 ```toml
 cache_bytes = "1 GiB"
@@ -36,11 +41,36 @@ flush_age_s = 10
 def page() -> str:
     """Return the whole page."""
     title, _, rest = describe(StandaloneConfig, title="Settings of a standalone server").partition("\n")
-    own = {setting.key for setting in walk(SegmentStoreConfig)}
-    others = [setting.key for setting in walk(StandaloneConfig) if setting.key not in own]
-    shown = dict.fromkeys(f"[{key.partition('.')[0]}]" if "." in key else key for key in others)
-    names = ", ".join(f"`{name}`" for name in shown)
-    return f"{title}\n{_INTRODUCTION.format(of_controllers=names)}{rest}"
+    all_keys, of_store, of_controller = map(
+        _keys, (StandaloneConfig, SegmentStoreConfig, ControllerServerConfig)
+    )
+    introduction = _INTRODUCTION.format(
+        of_controllers=_shown(key for key in all_keys if key not in of_store),
+        of_both=_shown(key for key in all_keys if key in of_controller),
+    )
+    return f"{title}\n{introduction}{rest}\n{_of_controller(set(of_controller) - set(all_keys))}"
+
+
+def _keys(cls: type[Any]) -> list[str]:
+    return [setting.key for setting in walk(cls)]
+
+
+def _shown(keys: Iterable[str]) -> str:
+    shown = dict.fromkeys(f"[{key.partition('.')[0]}]" if "." in key else key for key in keys)
+    return ", ".join(f"`{name}`" for name in shown)
+
+
+def _of_controller(keys: set[str]) -> str:
+    """Return the tables of the settings that only a controller has."""
+    first, *sections = describe(ControllerServerConfig).split("\n## ")
+    rows = [
+        line for line in first.splitlines()[2:] if not line.startswith("| `") or line.split("`")[1] in keys
+    ]
+    lines = ["## Settings of a controller", "", *rows]
+    for section in sections:
+        if section.startswith("`zookeeper`"):
+            lines += ["", f"## {section.rstrip()}"]
+    return "\n".join(lines) + "\n"
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@ import pytest
 
 from headrace.cluster.claim_node import Claim, decode_container_claim, encode_container_claim
 from headrace.cluster.facts_node import Facts, decode_facts, encode_facts
-from headrace.cluster.leader_node import decode_candidate, encode_candidate
+from headrace.cluster.leader_node import Candidate, decode_candidate, encode_candidate
 from headrace.cluster.map_node import ContainerMap, Placement, decode_map, encode_map
 from headrace.cluster.store_node import StoreNode, decode_store, encode_store
 from headrace.controller.buckets.claim_node import ClaimNode, decode_claim, encode_claim
@@ -39,7 +39,7 @@ SAMPLES = {
         decode_store,
     ),
     "plain_store": (StoreNode(Endpoint("store.example", 12345)), encode_store, decode_store),
-    "candidate": ("0123456789abcdef", encode_candidate, decode_candidate),
+    "candidate": (Candidate("0123456789abcdef", "example.org:10080"), encode_candidate, decode_candidate),
     "map": (
         ContainerMap(
             300,

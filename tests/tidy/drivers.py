@@ -175,6 +175,7 @@ DRIVERS = {
 
 PURE = {
     "cli.bench.results",
+    "cli.cluster.state",
     "cli.config.setting_lines",
     "cli.event.format",
     "cli.event.given_events",
@@ -223,9 +224,11 @@ PURE = {
     "controller.transactions.txn_state",
     "coordination.zookeeper.config",
     "coordination.zookeeper.errors",
+    "processes.controller_config",
     "processes.descriptor_plan",
     "processes.exposure",
     "processes.metrics",
+    "processes.process_config",
     "repair.rebuild.choice",
     "runtime.checksums",
     "runtime.client_variables",

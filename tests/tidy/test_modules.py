@@ -7,14 +7,11 @@ import pytest
 
 from tests.tidy.source_tree import ROOT, imported, imports, module_of, modules, texts, tree_of
 
-ENTRIES = {"headrace.cli.main", "pyspark_headrace", "headrace.coordination.coordinators"}
-"""Started by a script of pyproject.toml, and by Spark; and where the processes of a cluster will begin."""
+ENTRIES = {"headrace.cli.main", "pyspark_headrace"}
+"""Started by a script of pyproject.toml, and by Spark."""
 
-AHEAD = {"headrace.controller.segments.remote.remote_segments"}
-"""Used by a process that is not there yet: a controller without a segment store of its own."""
-
-AHEAD_ROOM = "headrace.cluster"
-"""Tested, and not part of a process yet: no command starts several."""
+AHEAD = {"headrace.cluster.store_member"}
+"""Used by a process that is not there yet: a segment store that takes part in a cluster."""
 
 KIT = "headrace.testing"
 IN_KIT = r"(headrace\.testing(?:\.\w+)*)(?: import (\([^)]*\)|[^\n]*))?"
@@ -22,10 +19,6 @@ IN_KIT = r"(headrace\.testing(?:\.\w+)*)(?: import (\([^)]*\)|[^\n]*))?"
 
 def is_in_kit(name):
     return name == KIT or name.startswith(f"{KIT}.")
-
-
-def is_ahead(name):
-    return name.startswith(f"{AHEAD_ROOM}.")
 
 
 def is_entry(name):
@@ -42,7 +35,7 @@ def used_by(files):
 
 
 def test_every_module_of_the_product_is_used_by_the_product():
-    product = {name: path for name, path in modules().items() if not is_in_kit(name) and not is_ahead(name)}
+    product = {name: path for name, path in modules().items() if not is_in_kit(name)}
     used = used_by(product.items())
     assert {name for name in product if name not in used and not is_entry(name)} == AHEAD
 

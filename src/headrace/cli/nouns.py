@@ -34,7 +34,14 @@ _NOUNS: Final = {
         "headrace.cli.table.command",
         "Create key-value tables, put, get, scan and remove their entries.",
     ),
-    "controller": ("headrace.cli.controller.command", "See what controllers do in the background."),
+    "controller": (
+        "headrace.cli.controller.command",
+        "Run a controller of a cluster until SIGTERM or Ctrl-C; see what controllers do in the background.",
+    ),
+    "cluster": (
+        "headrace.cli.cluster.command",
+        "Make a cluster, see who takes part in it and who serves what.",
+    ),
     "user": ("headrace.cli.user.command", "Add, list and remove the users of a users file."),
     "inspect": (
         "headrace.cli.inspect.command",

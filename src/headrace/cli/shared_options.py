@@ -8,7 +8,7 @@ from typing import Any, Final
 import click
 
 from headrace.cli.completion.names import complete_scope, complete_stream, complete_table
-from headrace.runtime.client_variables import TLS_CA_VARIABLE, URI_VARIABLE
+from headrace.runtime.client_variables import COORDINATOR_VARIABLE, TLS_CA_VARIABLE, URI_VARIABLE
 
 URI_DEFAULT: Final = "tcp://localhost:9090"
 REST_DEFAULT: Final = "127.0.0.1:10080"
@@ -135,6 +135,13 @@ TLS_CA: Final = option(
     "--tls-ca",
     metavar="FILE",
     help=f"authorities to trust, in PEM form (default: ${TLS_CA_VARIABLE}, or the system's)",
+)
+COORDINATOR: Final = option(
+    "--coordinator",
+    metavar="zk://HOST:PORT/ROOT",
+    envvar=COORDINATOR_VARIABLE,
+    type=NotEmpty("the URI"),
+    help=f"what the processes of a cluster agree through (default: ${COORDINATOR_VARIABLE})",
 )
 JSON: Final = flag("-j", "--json", "as_json", help="answer in JSON")
 VERBOSE: Final = click.Option(

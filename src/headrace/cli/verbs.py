@@ -125,17 +125,35 @@ class Verb(_EndsWithExamples):
 
 
 class Noun(_EndsWithExamples, click.Group):
-    """A command whose verbs do something, or which has further nouns."""
+    """A command whose verbs do something, or which has further nouns.
 
-    def __init__(self, name: str, summary: str, epilog: str = "") -> None:
+    ``itself``: what the noun does without a verb, with options of its own.
+    """
+
+    def __init__(self, name: str, summary: str, epilog: str = "", itself: Verb | None = None) -> None:
         super().__init__(
             name,
             help=summary,
             short_help=summary,
             epilog=epilog,
             subcommand_metavar="VERB ...",
-            options_metavar="",
+            options_metavar="" if itself is None else "[OPTIONS] |",
         )
+        self._itself = itself
+
+    def make_context(
+        self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
+    ) -> click.Context:
+        if self._itself is not None and _begins_with_own_option(args, self._itself):
+            return self._itself.make_context(info_name, args, parent, **extra)
+        return super().make_context(info_name, args, parent, **extra)
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        if self._itself is not None:
+            self._itself.format_options(ctx, formatter)
+            self.format_commands(ctx, formatter)
+        else:
+            super().format_options(ctx, formatter)
 
     def verb(
         self,
@@ -166,12 +184,23 @@ class Noun(_EndsWithExamples, click.Group):
 
     def walk(self, ctx: click.Context) -> Iterator[tuple[tuple[str, ...], Verb]]:
         """Yield all verbs with their words."""
+        if self._itself is not None:
+            yield (), self._itself
         for name in self.list_commands(ctx):
             found = self.get_command(ctx, name)
             if isinstance(found, Noun):
                 yield from (((name, *words), verb) for words, verb in found.walk(ctx))
             elif isinstance(found, Verb):
                 yield (name,), found
+
+
+def _begins_with_own_option(words: list[str], verb: Verb) -> bool:
+    """Whether the first word that no verb shares with others is an option of this one."""
+    at = 0
+    while at < len(words) and (count := _count_shared(words[at])):
+        at += count
+    own = {name for parameter in verb.params for name in parameter.opts}
+    return at < len(words) and words[at].partition("=")[0] in own
 
 
 def _hand_on(words: list[str]) -> list[str]:

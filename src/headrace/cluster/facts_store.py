@@ -16,6 +16,7 @@ from headrace.errors import (
 )
 
 _ATTEMPTS_MAX: Final = 10
+_UNBORN: Final = "the coordinator has no cluster under this root: make it first, with headrace cluster init"
 
 
 async def create_facts(session: Session, facts: Facts) -> None:
@@ -52,7 +53,7 @@ async def read_facts(session: Session) -> Facts:
     """
     node = await session.read(FACTS)
     if node is None:
-        raise PreconditionError("the coordinator has no cluster under this root: it has to be made first")
+        raise PreconditionError(_UNBORN)
     return decode_facts(node.data)
 
 
@@ -68,7 +69,7 @@ async def update_facts(session: Session, change: Callable[[Facts], Facts]) -> Fa
     for _ in range(_ATTEMPTS_MAX):
         node = await session.read(FACTS)
         if node is None:
-            raise PreconditionError("the coordinator has no cluster under this root: it has to be made first")
+            raise PreconditionError(_UNBORN)
         present = decode_facts(node.data)
         wanted = change(present)
         if wanted == present:

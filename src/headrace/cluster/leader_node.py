@@ -5,6 +5,7 @@ Source: ``docs/formats/coordination-nodes.md``.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Final
 
 from headrace.model.fields import FieldReader, FieldWriter
@@ -23,15 +24,25 @@ def candidate_path(name: str) -> str:
     return f"{LEADER}/{name}"
 
 
-def encode_candidate(controller: str) -> bytes:
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A controller that is alive, whether or not it answers calls yet."""
+
+    controller: str
+    address: str = ""
+    """Of its REST interface, where its health is asked; empty if it has none."""
+
+
+def encode_candidate(candidate: Candidate) -> bytes:
     writer = FieldWriter(_KIND, _VERSION)
-    writer.text(controller)
+    writer.text(candidate.controller)
+    writer.text(candidate.address)
     return writer.to_bytes()
 
 
-def decode_candidate(data: bytes) -> str:
-    """Return the id of the controller. Raises DataCorruptionError."""
+def decode_candidate(data: bytes) -> Candidate:
+    """Raises DataCorruptionError."""
     reader = FieldReader(data, _KIND, (_VERSION,))
-    controller = reader.text()
+    candidate = Candidate(reader.text(), reader.text())
     reader.end()
-    return controller
+    return candidate

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from headrace.cluster.leader_node import (
     CANDIDATE,
     LEADER,
+    Candidate,
     candidate_path,
     decode_candidate,
     encode_candidate,
@@ -25,10 +26,10 @@ class Leadership:
     """The candidature of one controller for the time of one session."""
 
     def __init__(
-        self, session: Session, controller: str, entropy: Entropy, on_change: Callable[[], None]
+        self, session: Session, candidate: Candidate, entropy: Entropy, on_change: Callable[[], None]
     ) -> None:
         self._session = session
-        self._controller = controller
+        self._candidate = candidate
         self._entropy = entropy
         self._on_change = on_change
         self._elected = False
@@ -55,7 +56,7 @@ class Leadership:
 
     async def _stand(self) -> str:
         """Become a candidate; return the name of the node."""
-        data = encode_candidate(self._controller)
+        data = encode_candidate(self._candidate)
         found = ""
 
         async def stand() -> None:
@@ -72,7 +73,7 @@ class Leadership:
     async def _find_mine(self) -> str:
         for name in await self._session.children(LEADER):
             node = await self._session.read(candidate_path(name))
-            if node is not None and decode_candidate(node.data) == self._controller:
+            if node is not None and decode_candidate(node.data) == self._candidate:
                 return name
         return ""
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from typing import Final
 
+from headrace.cluster.leader_node import Candidate
 from headrace.cluster.leadership import Leadership
 from headrace.cluster.loads import ContainerLoad, ContainerLoads
 from headrace.cluster.map_node import MAP, ContainerMap, encode_map
@@ -54,13 +55,16 @@ class PlacementService:
         self._supervisor = Supervisor("placement")
         self._leadership: Leadership | None = None
         self._changed = asyncio.Event()
+        self._address = ""
         self.placement.on_change(self._changed.set)
 
     @property
     def is_leader(self) -> bool:
         return self._leadership is not None and self._leadership.is_leader
 
-    def start(self) -> None:
+    def start(self, address: str = "") -> None:
+        """Take part from now on. ``address``: of the REST interface of this controller, for people."""
+        self._address = address
         self._supervisor.spawn("sessions", serve_sessions(self._coordinator, self._entropy, self._serve))
 
     async def stop(self) -> None:
@@ -71,7 +75,7 @@ class PlacementService:
         self._loads.report(container_id, load, asyncio.get_running_loop().time())
 
     async def _serve(self, session: Session) -> None:
-        me = self._entropy.token(_ID_BYTES).hex()
+        me = Candidate(self._entropy.token(_ID_BYTES).hex(), self._address)
         leadership = self._leadership = Leadership(session, me, self._entropy, self._changed.set)
         try:
             await run_until_over(self.placement.follow(session), leadership.run(), self._lead(session))

@@ -6,12 +6,12 @@ cost more than the call.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from headrace.controller.api.issued_tokens import IssuedTokens
 from headrace.controller.rest.store_beside import StoreBeside
-from headrace.controller.segments.placement import SingleHost
+from headrace.controller.segments.placement import Placement
 from headrace.controller.server import Controller, GrpcServer
 from headrace.controller.store.tables import TableStore
 from headrace.coordination.contract import Coordinator
@@ -19,10 +19,12 @@ from headrace.model.endpoint import Endpoint
 from headrace.model.segment_access import SegmentAccess
 from headrace.model.segment_report import SegmentReport
 from headrace.processes.config import StandaloneConfig
+from headrace.processes.controller_config import ControllerServerConfig
 from headrace.processes.port_errors import naming_port
 from headrace.processes.protection import Protection
 from headrace.runtime.context import Runtime
 from headrace.security.grpc_credentials import server_credentials
+from headrace.web.process_parts import ProcessPart
 from headrace.web.server import Application
 
 
@@ -33,25 +35,30 @@ class ServedController:
         config: of the process.
         runtime: of the process.
         segments: reaches every segment; the metadata are in some of them.
-        store: where clients find the segments.
+        placement: where clients find the segments.
         coordinator: what all controllers over these segments agree through.
         protection: of the process; with certificates its port is encrypted.
         beside: the segment store, if it runs in this process.
+        parts: other parts of the process whose health is shown.
+        buckets: into how many streams are divided; None: as configured.
     """
 
     def __init__(
         self,
-        config: StandaloneConfig,
+        config: StandaloneConfig | ControllerServerConfig,
         runtime: Runtime,
         segments: SegmentAccess,
-        store: Endpoint,
+        placement: Placement,
         coordinator: Coordinator,
         protection: Protection,
         beside: StoreBeside | None = None,
+        parts: Sequence[ProcessPart] = (),
+        buckets: int | None = None,
     ) -> None:
         self._config = config
         self._protection = protection
         self._beside = beside
+        self._parts = parts
         self._tokens = None
         if protection.token_key is not None:
             self._tokens = IssuedTokens(
@@ -67,8 +74,13 @@ class ServedController:
             segments,
             runtime.clock,
             runtime.entropy,
-            replace(config.controller, rpc_host=rpc.host, rpc_port=rpc.port),
-            SingleHost(store),
+            replace(
+                config.controller,
+                rpc_host=rpc.host,
+                rpc_port=rpc.port,
+                buckets=config.controller.buckets if buckets is None else buckets,
+            ),
+            placement,
             coordinator,
         )
         self._grpc: GrpcServer | None = None
@@ -83,15 +95,19 @@ class ServedController:
         """Make what answers at the web port of the process, under these names of hosts."""
         from headrace.controller.rest.routes import RestRoutes  # late, with the web libraries
 
-        return RestRoutes(self._controller, self._beside, self._protection.gatekeeper, hosts).application()
+        gatekeeper = self._protection.gatekeeper
+        return RestRoutes(self._controller, self._beside, gatekeeper, hosts, self._parts).application()
 
-    async def start(self) -> None:
-        """Serve control calls.
+    async def recover(self) -> None:
+        """Look at the rows, and begin the work that they ask for. May be called again after it failed."""
+        await self._controller.start()
+
+    async def serve(self) -> None:
+        """Serve control calls, after :meth:`recover`.
 
         Raises:
             OSError: the address is taken, or none of this machine; the message names the option to change.
         """
-        await self._controller.start()
         certificates = self._protection.certificates
         self._grpc = GrpcServer(
             self._controller,

@@ -10,6 +10,7 @@ from __future__ import annotations
 from contextlib import AsyncExitStack
 from dataclasses import asdict, dataclass
 
+from headrace.controller.segments.placement import SingleHost
 from headrace.coordination.memory import MemoryCoordinator
 from headrace.processes import serving
 from headrace.processes.config import StandaloneConfig
@@ -66,7 +67,7 @@ class StandaloneServer:
                 self.config,
                 self._runtime,
                 store.wired.store,
-                store.endpoint,
+                SingleHost(store.endpoint),
                 MemoryCoordinator(),
                 protection,
                 store.wired,
@@ -76,7 +77,8 @@ class StandaloneServer:
             stack.push_async_callback(rest.stop)
             await rest.start()
             await store.start()
-            await controller.start()
+            await controller.recover()
+            await controller.serve()
             store.wired.report_loads(controller.report_load, self.config.scaling)
             protection.advise()
             self._exit = stack.pop_all()

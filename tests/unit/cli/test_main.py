@@ -89,7 +89,10 @@ def test_every_verb_is_there():
         "config show",
         "config check",
         "bench",
+        "controller",
         "controller failed-events",
+        "cluster init",
+        "cluster status",
     }
 
 
@@ -125,7 +128,7 @@ def test_what_is_given_is_what_the_function_of_the_verb_takes(path):
 
 OFFLINE = {
     *("standalone", "segmentstore", "demo", "completion", "controller", "user", "inspect", "check"),
-    *("storage", "config"),
+    *("storage", "config", "cluster"),
 }
 
 

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from headrace.cluster.leader_node import LEADER
+from headrace.cluster.leader_node import LEADER, Candidate
 from headrace.cluster.leadership import Leadership
 from headrace.runtime.entropy import SeededEntropy
 from headrace.testing.coordination_faults import CoordinationFaults, FaultyCoordinator
@@ -18,7 +18,7 @@ class Candidates:
     async def stand(self):
         number = len(self.all)
         session = await self.coordinator.open()
-        leadership = Leadership(session, f"{number:016}", SeededEntropy(number), lambda: None)
+        leadership = Leadership(session, Candidate(f"{number:016}"), SeededEntropy(number), lambda: None)
         task = asyncio.get_running_loop().create_task(leadership.run())
         self.all.append((session, leadership, task))
         await asyncio.sleep(5)

@@ -1,4 +1,4 @@
-"""What ``headrace standalone`` and ``headrace segmentstore`` do: settings, log lines, and the process."""
+"""What the verbs that start a process of the server do: settings, log lines, and the process."""
 
 from __future__ import annotations
 
@@ -40,6 +40,19 @@ def run_segmentstore(
         from headrace.processes import store_server
 
         store_server.run(settings)
+
+
+def run_controller(
+    *, log_level: str, log_format: logs.LogFormat, debug: bool, config: str | None, **given: Any
+) -> None:
+    """Serve; ``given`` are settings by the names of their options, None: not given."""
+    with _shown(log_level, log_format, debug=debug):
+        from headrace.processes.controller_config import ControllerServerConfig
+
+        settings = _load(ControllerServerConfig, config, given)
+        from headrace.processes import controller_server
+
+        controller_server.run(settings)
 
 
 @contextmanager

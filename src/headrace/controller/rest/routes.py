@@ -6,7 +6,7 @@ Everything is carried out by the same code as the gRPC calls. Source: protocol, 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 from msgspec import UNSET
@@ -63,7 +63,7 @@ from headrace.web.answers import answer
 from headrace.web.application import make_application, make_routes
 from headrace.web.bodies import body_of
 from headrace.web.probes import probe_handlers
-from headrace.web.process_parts import metrics_of
+from headrace.web.process_parts import ProcessPart, metrics_of
 from headrace.web.refusals import Handler, InvalidFieldError, refusal
 
 _PAGE_ROWS: Final = 1000
@@ -81,10 +81,12 @@ class RestRoutes:
         store: StoreBeside | None = None,
         gatekeeper: Gatekeeper | None = None,
         hosts: Iterable[str] = (),
+        parts: Sequence[ProcessPart] = (),
     ) -> None:
         """Answer every caller; with a ``gatekeeper`` those that the rules allow it. ``hosts``: names under
-        which requests are answered, beside addresses and localhost.
+        which requests are answered, beside addresses and localhost. ``parts``: others of this process.
         """
+        self._parts = parts
         self._controller = controller
         self._store = store
         self._gatekeeper = gatekeeper
@@ -123,8 +125,10 @@ class RestRoutes:
         return make_routes(table, RULES, self._gatekeeper)
 
     def _watched(self) -> dict[str, Handler]:
-        """Return what answers a GET of health and metrics: of the controller, and of a store beside it."""
-        own, beside = ControllerPart(self._controller), [] if self._store is None else [self._store]
+        """Return what answers a GET of health and metrics: of the controller, and of what is beside it."""
+        own, beside = ControllerPart(self._controller), [*self._parts]
+        if self._store is not None:
+            beside.append(self._store)
         with_details = self._gatekeeper is None
         return probe_handlers(
             [own, *beside], metrics_of([*beside, own]), __version__, with_details=with_details

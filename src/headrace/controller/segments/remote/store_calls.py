@@ -106,9 +106,9 @@ class StoreCalls:
         connected = self._connected
         attempts = connected.attempts()
         while True:
-            endpoint = connected.locator.locate(segment)
             owner: Endpoint | None = None
             try:
+                endpoint = connected.locator.locate(segment)
                 answer = await connected.pool.call(
                     endpoint, make(connected.tokens(segment)), timeout_s=timeout_s
                 )
@@ -139,13 +139,19 @@ class StoreCalls:
         pending = list(range(len(segments)))
         while pending:
             groups: dict[Endpoint, list[int]] = {}
+            failure: HeadraceError | None = None
+            unplaced: list[int] = []
             for place in pending:
-                groups.setdefault(connected.locator.locate(segments[place]), []).append(place)
+                try:
+                    groups.setdefault(connected.locator.locate(segments[place]), []).append(place)
+                except OwnershipError as error:
+                    unplaced.append(place)
+                    failure = error
             outcomes = await _together(
                 self._ask_some(endpoint, [segments[place] for place in places], make, reply)
                 for endpoint, places in groups.items()
             )
-            pending, failure = [], None
+            pending = unplaced
             for places, outcome in zip(groups.values(), outcomes, strict=True):
                 if not isinstance(outcome, BaseException):
                     answers.append((places, outcome))

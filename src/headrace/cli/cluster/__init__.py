@@ -1,0 +1,1 @@
+"""``headrace cluster``: the birth of a cluster, and who serves what in it."""
