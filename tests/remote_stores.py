@@ -37,12 +37,12 @@ class TwoStores:
 
 
 @asynccontextmanager
-async def listening(containers=2, token_key=None):
+async def listening(containers=2, token_key=None, tls=None):
     """Yield a data plane in memory, and where it listens."""
     data_plane = WiredStore(StandaloneConfig(in_memory=True), system_runtime(), containers)
     await data_plane.start()
     try:
-        yield data_plane, Endpoint("127.0.0.1", await data_plane.listen("127.0.0.1", 0, token_key))
+        yield data_plane, Endpoint("127.0.0.1", await data_plane.listen("127.0.0.1", 0, token_key, tls))
     finally:
         await data_plane.stop()
 
