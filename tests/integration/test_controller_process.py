@@ -173,6 +173,23 @@ def test_a_controller_of_a_cluster_that_was_never_born_says_what_to_do(root, con
     assert "make it first, with headrace cluster init" in controller.log()
 
 
+def test_a_controller_that_waits_for_stores_ends_in_order(root, tmp_path, controllers):
+    assert born(root, tmp_path)[0] == 0
+    controller = controllers()
+    wait_for(lambda: status(root)[1]["leader"])
+    assert controller.end(signal.SIGTERM) == 0
+    assert "stopped before it was ready" in controller.log()
+    assert status(root)[1]["candidates"] == []
+
+
+def test_a_controller_loads_nothing_of_a_segment_store():
+    loaded = "import sys, headrace.processes.controller_server; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", loaded], capture_output=True, text=True, check=True)
+    assert "headrace.controller.server" in done.stdout
+    for room in ("headrace.segmentstore", "headrace.storage", "headrace.wal"):
+        assert room not in done.stdout
+
+
 async def test_streams_are_made_written_and_read_through_controllers_that_come_and_go(
     root, tmp_path, controllers
 ):

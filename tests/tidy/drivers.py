@@ -229,6 +229,7 @@ PURE = {
     "processes.exposure",
     "processes.metrics",
     "processes.process_config",
+    "processes.taken_over",
     "repair.rebuild.choice",
     "runtime.checksums",
     "runtime.client_variables",

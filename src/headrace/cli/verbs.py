@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -144,7 +145,9 @@ class Noun(_EndsWithExamples, click.Group):
     def make_context(
         self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
     ) -> click.Context:
-        if self._itself is not None and _begins_with_own_option(args, self._itself):
+        if self._itself is not None and (
+            _begins_with_own_option(args, self._itself) or (not args and _is_in_environment(self._itself))
+        ):
             return self._itself.make_context(info_name, args, parent, **extra)
         return super().make_context(info_name, args, parent, **extra)
 
@@ -192,6 +195,11 @@ class Noun(_EndsWithExamples, click.Group):
                 yield from (((name, *words), verb) for words, verb in found.walk(ctx))
             elif isinstance(found, Verb):
                 yield (name,), found
+
+
+def _is_in_environment(verb: Verb) -> bool:
+    """Whether an option of a verb is given by the environment: then no word is needed."""
+    return any(isinstance(each.envvar, str) and each.envvar in os.environ for each in verb.params)
 
 
 def _begins_with_own_option(words: list[str], verb: Verb) -> bool:

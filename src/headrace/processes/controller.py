@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from headrace.controller.api.issued_tokens import IssuedTokens
 from headrace.controller.rest.store_beside import StoreBeside
@@ -18,7 +19,6 @@ from headrace.coordination.contract import Coordinator
 from headrace.model.endpoint import Endpoint
 from headrace.model.segment_access import SegmentAccess
 from headrace.model.segment_report import SegmentReport
-from headrace.processes.config import StandaloneConfig
 from headrace.processes.controller_config import ControllerServerConfig
 from headrace.processes.port_errors import naming_port
 from headrace.processes.protection import Protection
@@ -26,6 +26,9 @@ from headrace.runtime.context import Runtime
 from headrace.security.grpc_credentials import server_credentials
 from headrace.web.process_parts import ProcessPart
 from headrace.web.server import Application
+
+if TYPE_CHECKING:  # with it come the modules of a segment store, which a controller by itself never needs
+    from headrace.processes.config import StandaloneConfig
 
 
 class ServedController:

@@ -34,8 +34,8 @@ from headrace.processes.controller import ServedController
 from headrace.processes.controller_config import ControllerServerConfig
 from headrace.processes.protection import Protection
 from headrace.processes.ready_file import remove_ready_file
+from headrace.processes.taken_over import OnTakenOver
 from headrace.processes.web_port import WebPort
-from headrace.processes.wired_store import OnTakenOver
 from headrace.runtime.context import Runtime, system_runtime
 from headrace.runtime.logs import logger
 from headrace.wire.catalogue import INTERNAL_VERSION

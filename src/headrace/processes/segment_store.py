@@ -17,7 +17,8 @@ from headrace.processes.descriptor_plan import DescriptorPlan, plan_descriptors
 from headrace.processes.port_errors import naming_port
 from headrace.processes.protection import Protection
 from headrace.processes.ready_file import remove_ready_file
-from headrace.processes.wired_store import OnTakenOver, WiredStore
+from headrace.processes.taken_over import OnTakenOver
+from headrace.processes.wired_store import WiredStore
 from headrace.runtime.context import Runtime
 from headrace.runtime.descriptors import find_limit
 

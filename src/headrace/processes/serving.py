@@ -12,7 +12,7 @@ from typing import Any, Protocol
 from headrace.errors import EXIT_CODES, FencedOutError, OwnershipError
 from headrace.processes.process_config import ProcessConfig
 from headrace.processes.ready_file import remove_ready_file, write_when_there_is_space
-from headrace.processes.wired_store import OnTakenOver
+from headrace.processes.taken_over import OnTakenOver
 from headrace.runtime.collector import tune_collector
 from headrace.runtime.descriptors import raise_limit
 from headrace.runtime.loops import run as run_loop

@@ -16,8 +16,8 @@ from headrace.processes import serving
 from headrace.processes.config import StandaloneConfig
 from headrace.processes.controller import ServedController
 from headrace.processes.segment_store import ServedStore
+from headrace.processes.taken_over import OnTakenOver
 from headrace.processes.web_port import WebPort
-from headrace.processes.wired_store import OnTakenOver
 from headrace.runtime.context import Runtime, system_runtime
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Final
@@ -17,6 +17,7 @@ from headrace.processes.config import SegmentStoreConfig
 from headrace.processes.descriptor_plan import DescriptorPlan
 from headrace.processes.optimiser_status import optimiser_status
 from headrace.processes.store_health import store_contributors
+from headrace.processes.taken_over import OnTakenOver
 from headrace.runtime.allocator import return_free_memory
 from headrace.runtime.context import Runtime
 from headrace.runtime.supervisor import Supervisor
@@ -64,9 +65,6 @@ _LOGS_END_S: Final = 10.0
 
 _TRIM_EVERY_S: Final = 10.0
 """How often memory goes back to the system: of frames that no log has needed for so long, and freed one."""
-
-
-OnTakenOver = Callable[[FencedOutError], None]
 
 
 class WiredStore:

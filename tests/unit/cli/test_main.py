@@ -548,3 +548,34 @@ def test_who_asks_for_the_format_json_is_told_the_option(word, more, capsys):
 def test_the_store_that_a_verb_reads_has_one_option(word, line):
     given = parse(line.format(word).split())
     assert "file:///x" in (given.get("storage"), given.get("source"))
+
+
+@pytest.mark.parametrize(
+    ("line", "given"),
+    [
+        ("controller --coordinator zk://h/r", {"coordinator": "zk://h/r"}),
+        ("controller --coordinator=zk://h/r -v", {"coordinator": "zk://h/r", "debug": True}),
+        ("controller -v --coordinator zk://h/r", {"coordinator": "zk://h/r", "debug": True}),
+        ("controller --port 0 --host failed-events", {"controller_port": 0, "host": "failed-events"}),
+        ("controller failed-events --json", {"as_json": True}),
+        ("controller --json failed-events", {"as_json": True}),
+        ("--json controller failed-events", {"as_json": True}),
+    ],
+)
+def test_a_noun_does_something_itself_if_it_begins_with_its_own_options(line, given):
+    assert given.items() <= parse(shlex.split(line)).items()
+
+
+def test_a_noun_does_something_itself_if_the_environment_has_what_it_needs(monkeypatch):
+    monkeypatch.setenv("HEADRACE_COORDINATOR", "zk://h/r")
+    assert parse(["controller"])["coordinator"] == "zk://h/r"
+    assert "coordinator" not in parse(["controller", "failed-events"])
+    assert parse(["cluster", "status"])["coordinator"] == "zk://h/r"
+
+
+def test_help_of_a_noun_that_does_something_itself_has_its_options_and_its_verbs(capsys):
+    assert entry.main(["controller", "--help"]) == 0
+    shown = capsys.readouterr().out
+    assert "--coordinator" in shown
+    assert "failed-events" in shown
+    assert "headrace controller [OPTIONS] | VERB ..." in shown
