@@ -15,6 +15,9 @@ from contextlib import asynccontextmanager
 import httpx
 import pytest
 
+from headrace.cli.cluster.cluster_session import in_session
+from headrace.cli.cluster.state import document_of
+from headrace.cli.cluster.status import look
 from headrace.client import connect
 from headrace.cluster.lease_gate import LeaseGate
 from headrace.cluster.store_member import StoreMember
@@ -152,6 +155,11 @@ def status(root):
     return code, json.loads(out)
 
 
+def seen(root):
+    """The same, without a process for it: while something is waited for."""
+    return document_of(in_session(root, look))
+
+
 def test_a_cluster_is_born_once(root, tmp_path):
     code, out, _ = born(root, tmp_path)
     made = json.loads(out)
@@ -176,10 +184,10 @@ def test_a_controller_of_a_cluster_that_was_never_born_says_what_to_do(root, con
 def test_a_controller_that_waits_for_stores_ends_in_order(root, tmp_path, controllers):
     assert born(root, tmp_path)[0] == 0
     controller = controllers()
-    wait_for(lambda: status(root)[1]["leader"])
+    wait_for(lambda: seen(root)["leader"])
     assert controller.end(signal.SIGTERM) == 0
     assert "stopped before it was ready" in controller.log()
-    assert status(root)[1]["candidates"] == []
+    assert seen(root)["candidates"] == []
 
 
 def test_a_controller_loads_nothing_of_a_segment_store():
@@ -195,7 +203,7 @@ async def test_streams_are_made_written_and_read_through_controllers_that_come_a
 ):
     assert born(root, tmp_path)[0] == 0
     first = controllers()
-    rest = wait_for(lambda: status(root)[1]["leader"])
+    rest = await asyncio.to_thread(wait_for, lambda: seen(root)["leader"])
     ready = get(rest, "/ready")
     assert ready.status_code == 503
     assert ready.json()["children"]["cluster"]["details"]["waitsFor"].startswith("the segment stores")
@@ -213,7 +221,7 @@ async def test_streams_are_made_written_and_read_through_controllers_that_come_a
         others = await asyncio.to_thread(second.addresses)
         await write_and_read(others, [b"one", b"two"])
         first.process.kill()
-        await asyncio.to_thread(wait_for, lambda: has_taken_over(others, status(root)[1]))
+        await asyncio.to_thread(wait_for, lambda: has_taken_over(others, seen(root)))
         await write_and_read(others, [b"one", b"two", b"three"])
         assert await asyncio.to_thread(second.end, signal.SIGTERM) == 0
         assert not second.ready.exists()
@@ -221,8 +229,8 @@ async def test_streams_are_made_written_and_read_through_controllers_that_come_a
         assert (code, found["candidates"], found["controllers"]) == (4, [], [])
 
 
-def has_taken_over(addresses, seen):
-    return seen["leader"] == addresses["rest"] and not seen["freeBuckets"]
+def has_taken_over(addresses, found):
+    return found["leader"] == addresses["rest"] and not found["freeBuckets"]
 
 
 async def write_and_read(addresses, events, *, create=False):
