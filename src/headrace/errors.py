@@ -314,11 +314,12 @@ class ProtocolError(RequestError):
 
 
 class WrongHostError(OwnershipError):
-    """The container of this segment does not run here."""
+    """The container of this segment is not served here; ``owner`` is where it is, if that is known."""
 
-    def __init__(self, segment: str) -> None:
-        super().__init__(f"segment {segment!r} is not served by this host")
+    def __init__(self, segment: str, owner: str = "") -> None:
+        super().__init__(f"segment {segment!r} is not served by this host" + (owner and f", but by {owner}"))
         self.segment = segment
+        self.owner = owner
 
 
 class ContainerOfflineError(OwnershipError):

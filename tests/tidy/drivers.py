@@ -255,6 +255,7 @@ PURE = {
     "segmentstore.durablelog.frame_format",
     "segmentstore.durablelog.frame_reader",
     "segmentstore.durablelog.truncation",
+    "segmentstore.hosting.gate",
     "segmentstore.hosting.next_step",
     "segmentstore.ingress.authorisation",
     "segmentstore.ingress.blocked",

@@ -28,6 +28,7 @@ from headrace.segmentstore.attributes.page_cache import PageCache
 from headrace.segmentstore.container.components import ContainerComponents
 from headrace.segmentstore.container.container import SegmentContainer
 from headrace.segmentstore.hosting.assignment import ContainerAssignment
+from headrace.segmentstore.hosting.gate import OPEN, Gate
 from headrace.segmentstore.hosting.hosted_container import ContainerHealth, OnFailed
 from headrace.segmentstore.hosting.registry import ContainerRegistry
 from headrace.segmentstore.ingress.authorisation import Authorise, allow_all
@@ -77,6 +78,7 @@ class WiredStore:
         descriptors: how many files and connections it may have open; None: as many as it is configured for.
         chunk_store: where chunks are, and what the data directory says of it; None: as configured, unproved.
         on_taken_over: called once other owners have all containers: nothing is left to serve.
+        gate: stands in front of everything that containers answer.
     """
 
     def __init__(
@@ -87,6 +89,7 @@ class WiredStore:
         descriptors: DescriptorPlan | None = None,
         chunk_store: ChunkStore | None = None,
         on_taken_over: OnTakenOver = lambda _: None,
+        gate: Gate = OPEN,
     ) -> None:
         self._config = config
         files_max = config.chunk_files.descriptors_max
@@ -128,7 +131,8 @@ class WiredStore:
         self._on_taken_over = on_taken_over
         self._taken_over: set[int] = set()
         self._is_started = False
-        self.registry = ContainerRegistry(containers)
+        self._gate = gate
+        self.registry = ContainerRegistry(containers, gate)
         self.assignment = ContainerAssignment(
             self.registry,
             self._make_container,
@@ -203,6 +207,7 @@ class WiredStore:
             clock=self._runtime.clock,
             entropy=self._runtime.entropy,
             system=self._facts,
+            may_answer=partial(self._gate.serves, container_id),
         )
         return SegmentContainer(container_id, components, self._config.container, on_failed)
 

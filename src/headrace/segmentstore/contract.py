@@ -249,6 +249,9 @@ class ContainerSegments(Protocol):
             ContainerOfflineError: the container has ended.
         """
 
+    def may_answer(self) -> bool:
+        """Whether this process may give an answer now; else whoever asked has to ask the next owner."""
+
     def find_segment(self, name: str) -> SegmentState | None:
         """Return the live segment of that name, or None, also if it is inactive."""
 

@@ -20,6 +20,7 @@ from headrace.errors import (
     NoSuchSegmentError,
     RequestError,
     SegmentError,
+    UnknownOutcomeError,
     UnsupportedError,
 )
 from headrace.model import attributes as attr
@@ -84,8 +85,8 @@ def _of_stream(
 
 
 class _Owning:
-    """A block with a container, that passes a ``doubted`` refusal on only from the owner, and only once its
-    reason is durable.
+    """A block with a container: what it answers goes out only while this process may answer, and a
+    ``doubted`` refusal only from the owner, and only once its reason is durable.
 
     Many callers take it for success that a segment exists, is sealed or is removed, and give up when a source
     is truncated or a value too large. A refusal needs no write: a former owner could send it from outdated
@@ -93,6 +94,7 @@ class _Owning:
 
     Raises:
         FencedOutError, ContainerOfflineError: instead of such a refusal.
+        UnknownOutcomeError: instead of an answer that this process may not give.
     """
 
     __slots__ = ("_container", "_doubted")
@@ -107,6 +109,11 @@ class _Owning:
     async def __aexit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         if isinstance(error, self._doubted):
             await self._container.check_refusal()
+        if not self._container.may_answer() and (error is None or isinstance(error, RequestError)):
+            raise UnknownOutcomeError(
+                f"container {self._container.container_id} is not served here any more: what the request did "
+                "is known to its next owner"
+            )
 
 
 class SegmentStore:
@@ -179,8 +186,8 @@ class SegmentStore:
         """Create a scratch segment beside ``parent``, which need not exist, and return its name."""
         name = transient_segment_name(parent, writer_id, self._entropy.token(16))
         check_segment_name(name)
-        container = self._registry.get(name)
-        await container.create(name, {attr.SEGMENT_TYPE: attr.TYPE_TRANSIENT})
+        async with self._owning(name, ()) as container:
+            await container.create(name, {attr.SEGMENT_TYPE: attr.TYPE_TRANSIENT})
         return name
 
     async def update_policy(self, segment: str, scale_type: int, target_rate: int) -> None:

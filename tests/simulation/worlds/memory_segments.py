@@ -137,6 +137,9 @@ class MemorySegments:
         if self.fenced:
             raise FencedOutError("a newer owner has taken the container")
 
+    def may_answer(self) -> bool:
+        return True
+
     def find_segment(self, name: str) -> SegmentState | None:
         segment = self._segments.get(name)
         return None if segment is None or segment.accepted_deleted else segment

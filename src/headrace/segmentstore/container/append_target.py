@@ -28,6 +28,7 @@ class AppendTarget:
         "_question",
         "_values",
         "_writers",
+        "may_answer",
         "state",
     )
 
@@ -38,6 +39,7 @@ class AppendTarget:
         state: SegmentState,
         ask_owner: Callable[[OwnerQuestion], None],
         values: AttributeValues,
+        may_answer: Callable[[], bool],
     ) -> None:
         self._processor = processor
         self._container = container
@@ -50,6 +52,8 @@ class AppendTarget:
         self._values = values
         self._writers: set[bytes] = set()
         """Writers whose event numbers are held in memory."""
+        self.may_answer = may_answer
+        """At the moment of an answer: whether this process may give it."""
         self.state = state
         state.hold()
 
@@ -112,6 +116,8 @@ class AppendTarget:
         number = self.last_event_number(writer_id)
         if self._processor.has_ended and number != self.accepted_event_number(writer_id):
             raise ContainerOfflineError("the container has stopped; reconnect to its next owner")
+        if not self.may_answer():
+            raise ContainerOfflineError("the container is not served here any more")
 
     def can_accept(self, size_bytes: int, expected_offset: int = -1) -> bool:
         """See :meth:`LogAdmission.can_accept`.

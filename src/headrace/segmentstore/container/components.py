@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from headrace.runtime.clock import Clock
@@ -27,5 +28,7 @@ class ContainerComponents:
     optimiser_switch: OptimiserSwitch = field(default_factory=OptimiserSwitch)
     clock: Clock
     entropy: Entropy
+    may_answer: Callable[[], bool] = lambda: True
+    """Whether this process may answer for the container, at the moment of the call."""
     system: SystemFacts | None = None
     """What storage checkpoints say about the system; None: there are none of its containers."""

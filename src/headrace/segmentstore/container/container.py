@@ -75,6 +75,8 @@ class SegmentContainer:
         on_failed: Callable[[SegmentContainer, BaseException], None],
     ) -> None:
         self.container_id = container_id
+        self.may_answer = components.may_answer
+        """At the moment of each answer: whether this process may give it."""
         self._clock = components.clock
         self._active_segments_max = config.eviction.active_segments_max
         self._state = ContainerState(container_id)
@@ -249,7 +251,9 @@ class SegmentContainer:
     def target_of(self, segment: SegmentState) -> AppendTarget:
         """The append target of a segment, which stays active until the target is closed."""
         self._term.check_online()
-        return AppendTarget(self._log.processor, self._state, segment, self._ask_owner, self._values)
+        return AppendTarget(
+            self._log.processor, self._state, segment, self._ask_owner, self._values, self.may_answer
+        )
 
     def _ask_owner(self, question: OwnerQuestion) -> None:
         try:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from headrace.errors import ClosedError, FencedOutError
-from headrace.segmentstore.hosting.hosted_container import Ended, HostedContainer, MakeContainer
+from headrace.segmentstore.hosting.hosted_container import Ended, HostedContainer, MakeContainer, OnChange
 from headrace.segmentstore.hosting.next_step import History, NextStep, Outcome
 from headrace.segmentstore.hosting.registry import ContainerRegistry
 
@@ -42,6 +42,7 @@ class ContainerAssignment:
     ``restart_delay_s``, ``restart_delay_max_s``: see :class:`History`.
     ``stop_timeout_s``: how long a take waits for one more container to end; None: for ever.
     ``on_fenced``: called when one that has run has ended because another process took it over.
+    ``on_change``: called when one has failed after it ran, and when it runs again.
     """
 
     def __init__(
@@ -53,12 +54,14 @@ class ContainerAssignment:
         restart_delay_max_s: float = 30.0,
         stop_timeout_s: float | None = None,
         on_fenced: Callable[[int, FencedOutError], None] = lambda _, __: None,
+        on_change: OnChange = lambda _: None,
     ) -> None:
         self._registry = registry
         self._make = make_container
         self._pauses_s = restart_delay_s, restart_delay_max_s
         self._stop_timeout_s = stop_timeout_s
         self._on_fenced = on_fenced
+        self._on_change = on_change
         self._slots = asyncio.Semaphore(STARTS_MAX)
         self._logs = [asyncio.Lock() for _ in range(registry.container_count)]
         self._given: dict[int, _Life] = {}
@@ -122,7 +125,9 @@ class ContainerAssignment:
     def _begin(self, container_id: int) -> _Life:
         if container_id in self._given:
             return self._given[container_id]
-        hosted = HostedContainer(container_id, self._make, History(*self._pauses_s), self._stop_timeout_s)
+        hosted = HostedContainer(
+            container_id, self._make, History(*self._pauses_s), self._stop_timeout_s, self._on_change
+        )
         online: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         run = hosted.run(online, self._slots, self._logs[container_id])
         life = _Life(hosted, online, asyncio.ensure_future(run))

@@ -21,6 +21,7 @@ _SLOT: Final = "other containers, which start first"
 _LOG: Final = "the end of its last term here, which uses its log"
 
 OnFailed = Callable[[SegmentContainer, BaseException], None]
+OnChange = Callable[["HostedContainer"], None]
 MakeContainer = Callable[[int, OnFailed], SegmentContainer]
 
 
@@ -65,10 +66,16 @@ class HostedContainer:
     """One container, from when it is given to this process until it is released or taken.
 
     ``stop_timeout_s``: how long a failed container may take to end before its log counts as stalled.
+    ``on_change``: called when it has failed after it ran, and when it runs again.
     """
 
     def __init__(
-        self, container_id: int, make: MakeContainer, history: History, stop_timeout_s: float | None
+        self,
+        container_id: int,
+        make: MakeContainer,
+        history: History,
+        stop_timeout_s: float | None,
+        on_change: OnChange = lambda _: None,
     ) -> None:
         self.container_id = container_id
         self.running: SegmentContainer | None = None
@@ -79,6 +86,7 @@ class HostedContainer:
         self._make = make
         self._history = history
         self._stop_timeout_s = stop_timeout_s
+        self._on_change = on_change
         self._term: _Term | None = None
         self._health = ContainerHealth(container_id)
 
@@ -154,6 +162,7 @@ class HostedContainer:
         self._health.waits_for = ""
         if online.done():
             _logger.info("container %d runs again", self.container_id)
+            self._on_change(self)
         else:
             online.set_result(None)
 
@@ -167,6 +176,7 @@ class HostedContainer:
         if self.running is container:
             self.running = None
             _logger.error("container %d ended: %s", self.container_id, describe_failure(error))
+            self._on_change(self)
 
     def _decide(self, term: _Term, online: asyncio.Future[None], outcome: Outcome, ran_s: float) -> Ended:
         cause = cause_of(term.failures)

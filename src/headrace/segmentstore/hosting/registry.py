@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from headrace.errors import ContainerOfflineError
+from headrace.errors import ContainerOfflineError, WrongHostError
 from headrace.model.hashing import container_of
 from headrace.segmentstore.container.container import SegmentContainer
+from headrace.segmentstore.hosting.gate import OPEN, Gate
 from headrace.segmentstore.hosting.hosted_container import ContainerHealth, HostedContainer
 
 
 class ContainerRegistry:
     """All containers of the system, of which some run here."""
 
-    def __init__(self, container_count: int) -> None:
+    def __init__(self, container_count: int, gate: Gate = OPEN) -> None:
         self.container_count = container_count
+        self._gate = gate
         self._hosted: dict[int, HostedContainer] = {}
         """The newest life here of each, also one that has ended: it says why."""
 
@@ -23,16 +25,26 @@ class ContainerRegistry:
         """Return the running container that owns ``segment``.
 
         Raises:
+            WrongHostError: this process may not answer for it now.
             ContainerOfflineError: it is starting, stopped or failed, or not hosted here.
         """
         container_id = container_of(segment, self.container_count)
+        if not self._gate.serves(container_id):
+            raise WrongHostError(segment, self._gate.owner_of(container_id))
         hosted = self._hosted.get(container_id)
         if hosted is None or hosted.running is None:
             raise ContainerOfflineError(f"container {container_id} is not running here now")
         return hosted.running
 
     def running(self) -> list[SegmentContainer]:
-        return [hosted.running for hosted in self._hosted.values() if hosted.running is not None]
+        """Return what runs here, and may answer."""
+        found = [hosted.running for hosted in self._hosted.values() if hosted.running is not None]
+        return [container for container in found if self._gate.serves(container.container_id)]
+
+    def running_one(self, container_id: int) -> SegmentContainer | None:
+        """Return a container that runs here, whether it may answer or not."""
+        hosted = self._hosted.get(container_id)
+        return None if hosted is None else hosted.running
 
     def health(self) -> list[ContainerHealth]:
         """State of every container, hosted here or not."""

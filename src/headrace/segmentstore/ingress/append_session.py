@@ -43,6 +43,7 @@ class AppendSession:
         "_closing",
         "_connection",
         "_refusals",
+        "_silenced",
         "_waiting",
         "registration",
         "segment",
@@ -66,6 +67,8 @@ class AppendSession:
         self._accepted = self._acked = target.last_event_number(self.writer_id)
         self._refusals: deque[tuple[int, bytes]] = deque()
         self._closing = False
+        self._silenced = False
+        """Whether this process may not acknowledge any more."""
 
     # -------------------------------------------------------------------------------------- set-up
 
@@ -99,6 +102,9 @@ class AppendSession:
             ProtocolError: the event number decreases.
         """
         target = self.target
+        if not target.may_answer():
+            self._silence()
+            return True
         if not target.can_accept(size, expected_offset):
             return False
         first, last = numbers[0], numbers[-1]
@@ -182,6 +188,9 @@ class AppendSession:
     # ---------------------------------------------------------------------------------- from the container
 
     def on_durable(self, last_event_number: int, request_id: int, segment_length: int) -> None:
+        if self._silenced or not self.target.may_answer():
+            self._silence()
+            return
         send = self._connection.send
         send(encode_data_appended(self.writer_id, last_event_number, self._acked, request_id, segment_length))
         self._acked = last_event_number
@@ -193,13 +202,22 @@ class AppendSession:
 
     def on_failed(self, error: HeadraceError) -> None:
         """Whether appends in flight are durable is unknown: the client has to reconnect and ask."""
+        self._drop_in_flight()
+        self._connection.close_after_replies(f"the container ended: {error}")
+
+    def _silence(self) -> None:
+        """Another store may serve the segment: nothing is acknowledged, the client has to ask there."""
+        self._silenced = True
+        self._drop_in_flight()
+        self._connection.close_after_replies(f"{self.segment} is not served here any more")
+
+    def _drop_in_flight(self) -> None:
         if self.in_flight:
             self._acked = self._accepted
             while self._refusals:
                 self._pop_refusal()
             self._connection.on_busy(-1)
         self._closing = True
-        self._connection.close_after_replies(f"the container ended: {error}")
 
     @property
     def refusals(self) -> int:

@@ -104,6 +104,7 @@ ANSWERS: Final[dict[type[e.HeadraceError], Answer]] = {
     e.AccessDeniedError: lambda q, _: c.AuthTokenCheckFailed(q.request_id, "", TOKEN_REFUSED),
     e.PermissionDeniedError: lambda q, _: c.AuthTokenCheckFailed(q.request_id, "", TOKEN_REFUSED),
     e.UnauthenticatedError: lambda q, _: c.AuthTokenCheckFailed(q.request_id, "", TOKEN_REFUSED),
+    e.WrongHostError: lambda q, error: c.WrongHost(q.request_id, q.segment, error.owner, ""),
     e.OwnershipError: lambda q, _: c.WrongHost(q.request_id, q.segment, "", ""),
 }
 """By class; a subclass without an entry uses that of its base."""

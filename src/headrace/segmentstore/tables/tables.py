@@ -19,6 +19,7 @@ from headrace.errors import (
     InvalidArgumentError,
     RequestError,
     TableNotEmptyError,
+    UnknownOutcomeError,
     WalWriteError,
 )
 from headrace.limits import FIXED_KEY_BYTES_MAX
@@ -244,7 +245,10 @@ class ContainerTables(TablePages):
         error = task.exception()
         if error is None and task.result():
             self._on_updated(table, batch.keys)
-            batch.notify(None, done=True)
+            if self._access.may_answer():
+                batch.notify(None, done=True)
+            else:
+                batch.notify(UnknownOutcomeError("the table is not served here any more"), done=False)
         elif error is None or isinstance(error, RequestError):
             batch.notify(None, done=False)  # it did not happen: each of them may be refused by itself
         else:

@@ -37,6 +37,9 @@ class FakeTarget:
     def accepted_event_number(self, writer_id):
         return self.state.attributes.accepted.get(writer_id, ATTRIBUTE_NULL)
 
+    def may_answer(self):
+        return True
+
     def is_settled(self, writer_id):
         return self.last_event_number(writer_id) == self.accepted_event_number(writer_id)
 
