@@ -9,9 +9,13 @@ from __future__ import annotations
 
 import logging
 from contextlib import AsyncExitStack
+from dataclasses import dataclass
 
+from headrace.cluster.facts_node import Facts
+from headrace.data_directory.shared_directory import take_shared_directory
 from headrace.data_directory.taken_directory import TakenDirectory, take_directory
 from headrace.model.endpoint import Endpoint
+from headrace.processes.cluster_containers import ClusterContainers, ClusterGate
 from headrace.processes.config import SegmentStoreConfig
 from headrace.processes.descriptor_plan import DescriptorPlan, plan_descriptors
 from headrace.processes.port_errors import naming_port
@@ -21,16 +25,32 @@ from headrace.processes.taken_over import OnTakenOver
 from headrace.processes.wired_store import WiredStore
 from headrace.runtime.context import Runtime
 from headrace.runtime.descriptors import find_limit
+from headrace.segmentstore.hosting.gate import OPEN
 
 _logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterSeat:
+    """What a segment store has of its cluster."""
+
+    facts: Facts
+    containers: ClusterContainers
+    gate: ClusterGate
 
 
 class ServedStore:
     """The segment store, as one part of a process. Started once, stopped once."""
 
-    def __init__(self, config: SegmentStoreConfig, runtime: Runtime) -> None:
-        """Raises InvalidArgumentError if settings contradict each other."""
+    def __init__(
+        self, config: SegmentStoreConfig, runtime: Runtime, cluster: ClusterSeat | None = None
+    ) -> None:
+        """``cluster``: its place there; None: it has all containers of its directory.
+
+        Raises InvalidArgumentError if settings contradict each other.
+        """
         config.check()
+        self._cluster = cluster
         self._config = config
         self._runtime = runtime
         self._exit = AsyncExitStack()
@@ -64,7 +84,7 @@ class ServedStore:
         config, protection = self._config, self.protection
         self._exit.push_async_callback(protection.close)
         protection.load()
-        self.take(on_taken_over)
+        self._use(await self._take_directory(), on_taken_over)
         if config.ready_file is not None:
             # Not without the lock: until then the file may be that of a running server.
             remove_ready_file(config.ready_file)
@@ -79,8 +99,15 @@ class ServedStore:
 
         Raises as :meth:`open`, which does the same first. :meth:`stop` has to follow.
         """
-        config = self._config
-        directory = take_directory(config, self._runtime)
+        self._use(take_directory(self._config, self._runtime), on_taken_over)
+
+    async def _take_directory(self) -> TakenDirectory:
+        if self._cluster is None:
+            return take_directory(self._config, self._runtime)
+        return await take_shared_directory(self._cluster.facts, self._runtime)
+
+    def _use(self, directory: TakenDirectory, on_taken_over: OnTakenOver) -> None:
+        config, cluster = self._config, self._cluster
         self._exit.callback(self._release, directory)
         self._advise_memory(directory.containers)
         wired = self._wired = WiredStore(
@@ -90,11 +117,13 @@ class ServedStore:
             self._plan_descriptors(directory.containers),
             directory.store,
             on_taken_over,
+            OPEN if cluster is None else cluster.gate,
+            None if cluster is None else cluster.containers,
         )
         self._exit.push_async_callback(wired.stop)
 
     async def start(self) -> None:
-        """Recover every container. Raises as :meth:`WiredStore.start`."""
+        """Recover every container that is its own. Raises as :meth:`WiredStore.start`."""
         await self.wired.start()
 
     async def stop(self) -> None:

@@ -38,17 +38,22 @@ class StoreAddresses:
         return f"segment store {self.segmentstore}, rest {self.rest}"
 
 
+def check_token_key(config: SegmentStoreConfig) -> None:
+    """Raises InvalidArgumentError if a key for tokens is missing."""
+    if config.auth.enabled and config.auth.token_key is None:
+        raise InvalidArgumentError(
+            "with users a segment store needs the key of the tokens that clients show, and makes none by "
+            "itself: name the file that its controller signs with, setting auth.token_key "
+            "(HEADRACE_AUTH__TOKEN_KEY)"
+        )
+
+
 class SegmentStoreServer:
     """One segment store. Start it once, stop it once."""
 
     def __init__(self, config: SegmentStoreConfig, runtime: Runtime | None = None) -> None:
         """Raises InvalidArgumentError if settings contradict each other, or a key for tokens is missing."""
-        if config.auth.enabled and config.auth.token_key is None:
-            raise InvalidArgumentError(
-                "with users a segment store needs the key of the tokens that clients show, and makes none by "
-                "itself: name the file that its controller signs with, setting auth.token_key "
-                "(HEADRACE_AUTH__TOKEN_KEY)"
-            )
+        check_token_key(config)
         self.config = config
         self.store = ServedStore(config, runtime or system_runtime())
         self.web = WebPort(config, self.store.protection, self._make_application)

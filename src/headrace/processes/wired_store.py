@@ -13,6 +13,7 @@ from typing import Final
 from headrace.data_directory.chunk_root import make_chunk_root, proof_of
 from headrace.data_directory.chunk_store import ChunkStore, StoreClaim, claim_store, note_store, store_of
 from headrace.errors import FencedOutError
+from headrace.processes.cluster_containers import ClusterContainers
 from headrace.processes.config import SegmentStoreConfig
 from headrace.processes.descriptor_plan import DescriptorPlan
 from headrace.processes.optimiser_status import optimiser_status
@@ -79,6 +80,7 @@ class WiredStore:
         chunk_store: where chunks are, and what the data directory says of it; None: as configured, unproved.
         on_taken_over: called once other owners have all containers: nothing is left to serve.
         gate: stands in front of everything that containers answer.
+        cluster: gives and takes the containers, and hears of them; None: :meth:`start` gives all.
     """
 
     def __init__(
@@ -90,6 +92,7 @@ class WiredStore:
         chunk_store: ChunkStore | None = None,
         on_taken_over: OnTakenOver = lambda _: None,
         gate: Gate = OPEN,
+        cluster: ClusterContainers | None = None,
     ) -> None:
         self._config = config
         files_max = config.chunk_files.descriptors_max
@@ -131,18 +134,22 @@ class WiredStore:
         self._on_taken_over = on_taken_over
         self._taken_over: set[int] = set()
         self._is_started = False
+        self._cluster = cluster
         self._gate = gate
         self.registry = ContainerRegistry(containers, gate)
         self.assignment = ContainerAssignment(
             self.registry,
             self._make_container,
-            on_fenced=self._on_fenced,
+            on_fenced=self._on_fenced if cluster is None else cluster.on_fenced,
+            on_change=(lambda _: None) if cluster is None else cluster.on_change,
             stop_timeout_s=config.container.storage_writer.stop_flush_s + _LOGS_END_S,
         )
         self.store = SegmentStore(self.registry, runtime.entropy)
+        if cluster is not None:
+            cluster.hosts = self.assignment, self.registry
 
     async def start(self) -> None:
-        """Claim the store of the chunks, then recover every container.
+        """Claim the store of the chunks, then recover every container, unless a cluster gives them.
 
         Raises what the first that fails raises, and as :func:`claim_store`.
         """
@@ -155,7 +162,8 @@ class WiredStore:
                 await self._close_storage()
                 raise
         try:
-            await self.assignment.give_all()
+            if self._cluster is None:
+                await self.assignment.give_all()
         except BaseException:
             await self._close_storage()
             raise
@@ -264,6 +272,10 @@ class WiredStore:
         """
         switch = self._optimiser_switch
         (switch.pause if paused else switch.resume)()
+
+    def is_served(self, container_id: int) -> bool:
+        """Whether a container that runs here may answer."""
+        return self._gate.serves(container_id)
 
     def container_health(self) -> list[ContainerHealth]:
         """State of every container, running or not."""

@@ -1,4 +1,4 @@
-"""One process per data directory, however the previous one ended.
+"""One process per data directory, or the segment stores of one cluster, however the previous one ended.
 
 The lock is the kernel's (``flock`` on the file ``LOCK``): it ends with its process, also after ``kill -9``
 or a power failure, so it is never stale. The file's text only *names* the holder for operators; it decides
@@ -39,13 +39,19 @@ def describe_process(clock: Clock) -> dict[str, object]:
 
 
 class DirectoryLock:
-    """Exclusive use of a directory from ``acquire`` to ``release`` or the end of the process."""
+    """Use of a directory from ``acquire`` to ``release`` or the end of the process.
 
-    def __init__(self, filesystem: Filesystem, directory: str, holder: Mapping[str, object]) -> None:
+    It is exclusive, or ``shared``: with others that share it, and nobody else.
+    """
+
+    def __init__(
+        self, filesystem: Filesystem, directory: str, holder: Mapping[str, object], *, shared: bool = False
+    ) -> None:
         self._filesystem = filesystem
         self._directory = directory
         self._path = f"{directory}/{LOCK_NAME}"
         self._holder = dict(holder)
+        self._shared = shared
         self._fd: int | None = None
 
     @property
@@ -64,7 +70,7 @@ class DirectoryLock:
         files.mkdir(self._directory)
         fd = files.open(self._path, os.O_RDWR | os.O_CREAT)
         try:
-            if not files.lock(fd):
+            if not files.lock(fd, shared=self._shared):
                 raise DirectoryLockedError(self._directory, self._read_holder(fd))
             files.ftruncate(fd, 0)
             self._write_holder(fd)
@@ -82,7 +88,8 @@ class DirectoryLock:
             return
         fd, self._fd = self._fd, None
         try:
-            self._filesystem.ftruncate(fd, 0)
+            if not self._shared:  # else it may name another one by now
+                self._filesystem.ftruncate(fd, 0)
         finally:
             self._filesystem.close(fd)
 

@@ -103,8 +103,9 @@ class Filesystem(Protocol):
     def listdir(self, path: str) -> list[str]:
         """Return the names in a directory, sorted."""
 
-    def lock(self, fd: int) -> bool:
-        """Take the exclusive advisory lock of the file; return False if another descriptor holds it.
+    def lock(self, fd: int, *, shared: bool = False) -> bool:
+        """Take the advisory lock of the file; return False if another descriptor holds it. Several may hold
+        it ``shared``, and then nobody else.
 
         The lock ends with the descriptor, hence with the process, however it dies.
         """
@@ -191,9 +192,9 @@ class OsFilesystem:
     def listdir(self, path: str) -> list[str]:
         return sorted(os.listdir(path))  # noqa: PTH208 - as above
 
-    def lock(self, fd: int) -> bool:
+    def lock(self, fd: int, *, shared: bool = False) -> bool:
         try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(fd, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
         except BlockingIOError:
             return False
         return True

@@ -36,7 +36,8 @@ class SimulatedFile:
         self.durable = bytearray()
         self.changes: list[tuple[int, bytes | None]] = []
         """Unsynced: ``(offset, data)`` is a write, ``(length, None)`` sets the length."""
-        self.locked_by: object | None = None
+        self.locked_by: dict[object, bool] = {}
+        """Who has its lock, and whether to share it."""
         self.losses = 0
         """How often a sync has failed and lost changes: each descriptor reports each once."""
         self.sync_failed = False
@@ -97,7 +98,7 @@ class SimulatedFile:
                 write_some_sectors(self.durable, offset, data, entropy)
         self.changes.clear()
         self.content = bytearray(self.durable)
-        self.locked_by = None
+        self.locked_by.clear()
         self.sync_failed = False
 
     def flip_bit(self, offset: int, bit: int) -> None:
@@ -144,7 +145,8 @@ class SimulatedDirectory:
         self.durable: dict[str, SimulatedFile | SimulatedDirectory] = {}
         self.changes: list[dict[str, SimulatedFile | SimulatedDirectory | None]] = []
         """Unsynced: each is one atomic change of one or two names; None removes the name."""
-        self.locked_by: object | None = None
+        self.locked_by: dict[object, bool] = {}
+        """Who has its lock, and whether to share it."""
 
     def change(self, names: dict[str, SimulatedFile | SimulatedDirectory | None]) -> None:
         """Set or remove names, atomically and not yet durably."""
@@ -174,7 +176,7 @@ class SimulatedDirectory:
         for names in self.changes[:count]:
             _apply_names(self.durable, names)
         self.changes.clear()
-        self.locked_by = None
+        self.locked_by.clear()
         self.entries = dict(self.durable)
         for name in sorted(self.entries):
             self.entries[name].lose_power(survival, entropy)

@@ -116,12 +116,14 @@ class SimulatedFilesystem:
         self._begin("size", handle.path)
         return _size_of(handle.entry)
 
-    def lock(self, fd: int) -> bool:
+    def lock(self, fd: int, *, shared: bool = False) -> bool:
         handle = self._handle(fd)
         self._begin("lock", handle.path)
-        if handle.entry.locked_by is None:
-            handle.entry.locked_by = handle
-        return handle.entry.locked_by is handle
+        others = [shares for each, shares in handle.entry.locked_by.items() if each is not handle]
+        if others and not (shared and all(others)):
+            return False
+        handle.entry.locked_by[handle] = shared
+        return True
 
     # ---- bytes
 
@@ -394,8 +396,7 @@ def _report_losses(handle: _Handle) -> None:
 
 
 def _unlock(handle: _Handle) -> None:
-    if handle.entry.locked_by is handle:
-        handle.entry.locked_by = None
+    handle.entry.locked_by.pop(handle, None)
 
 
 def _error(number: int, path: str) -> OSError:

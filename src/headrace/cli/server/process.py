@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Final, TypeVar
 
+from headrace.coordination.location import CoordinatorLocation
 from headrace.runtime import logs
 from headrace.runtime.client_variables import CLIENT_VARIABLES
 
@@ -30,16 +31,30 @@ def run_standalone(
 
 
 def run_segmentstore(
-    *, log_level: str, log_format: logs.LogFormat, debug: bool, config: str | None, **given: Any
+    *,
+    coordinator: CoordinatorLocation,
+    log_level: str,
+    log_format: logs.LogFormat,
+    debug: bool,
+    config: str | None,
+    **given: Any,
 ) -> None:
     """Serve; ``given`` are settings by the names of their options, None: not given."""
     with _shown(log_level, log_format, debug=debug):
-        from headrace.processes.config import SegmentStoreConfig
+        if coordinator.scheme == "memory":
+            from headrace.processes.config import SegmentStoreConfig
 
-        settings = _load(SegmentStoreConfig, config, given)
-        from headrace.processes import store_server
+            settings = _load(SegmentStoreConfig, config, given)
+            from headrace.processes import store_server
 
-        store_server.run(settings)
+            store_server.run(settings)
+        else:
+            from headrace.processes.cluster_store_config import ClusterStoreConfig
+
+            of_cluster = _load(ClusterStoreConfig, config, given)
+            from headrace.processes import cluster_store
+
+            cluster_store.run(of_cluster, coordinator)
 
 
 def run_controller(

@@ -1,4 +1,4 @@
-"""``headrace segmentstore``: a segment store by itself."""
+"""``headrace segmentstore``: a segment store by itself, or as one of a cluster."""
 
 from __future__ import annotations
 
@@ -9,28 +9,31 @@ import click
 from headrace.cli.server import process_options as options
 from headrace.cli.shared_options import option
 from headrace.cli.verbs import Later, Verb
+from headrace.coordination.location import CoordinatorLocation
+from headrace.errors import InvalidArgumentError
+from headrace.runtime.client_variables import COORDINATOR_VARIABLE
 
 _EXAMPLES = """
 headrace segmentstore --coordinator memory --port 0 --rest-port 0 --ready-file ready.json
 headrace segmentstore --coordinator memory --data-dir /var/lib/headrace
+headrace segmentstore --coordinator zk://h1:2181,h2:2181/streams --port 0 --rest-port 0
 """
 
 
-class Coordinator(click.Choice[str]):
-    """What processes agree through. One is built."""
+class Coordinator(click.ParamType[CoordinatorLocation]):
+    """What processes agree through."""
 
-    def __init__(self) -> None:
-        super().__init__(["memory"])
+    name = "coordinator"
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        if value not in self.choices:
-            self.fail(
-                f"{value!r} is not built yet: there is memory, with which this process agrees with nobody "
-                "and has all containers of its data directory",
-                param,
-                ctx,
-            )
-        return str(value)
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> CoordinatorLocation:
+        if isinstance(value, CoordinatorLocation):
+            return value
+        try:
+            return CoordinatorLocation.parse("memory://" if value == "memory" else value)
+        except InvalidArgumentError as error:
+            self.fail(f"{error}; memory: this process is alone", param, ctx)
 
 
 def declare(name: str, summary: str) -> Verb:
@@ -41,11 +44,12 @@ def declare(name: str, summary: str) -> Verb:
         _EXAMPLES,
         option(
             "--coordinator",
-            metavar="memory",
+            metavar="URI",
             type=Coordinator(),
             required=True,
-            expose_value=False,  # with the only one there is nothing to agree on
-            help="what processes agree through; memory: this one is alone and has all containers",
+            envvar=COORDINATOR_VARIABLE,
+            help="what processes agree through: zk://HOST:PORT,HOST:PORT/ROOT for a store of that cluster, "
+            "or memory for one that is alone and has all containers",
         ),
         *options.DATA,
         *options.HOST,

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
-from headrace.errors import StorageFullError
+from headrace.errors import FencedOutError, StorageFullError
 from headrace.runtime.uninterrupted import uninterrupted
 from headrace.segmentstore.container.container import SegmentContainer
 from headrace.segmentstore.container.ownership_term import describe_failure
@@ -176,7 +176,8 @@ class HostedContainer:
         if self.running is container:
             self.running = None
             _logger.error("container %d ended: %s", self.container_id, describe_failure(error))
-            self._on_change(self)
+            if not isinstance(error, FencedOutError):  # that is told once it has ended
+                self._on_change(self)
 
     def _decide(self, term: _Term, online: asyncio.Future[None], outcome: Outcome, ran_s: float) -> Ended:
         cause = cause_of(term.failures)

@@ -222,5 +222,19 @@ class FilesystemContract:
         assert self.files.lock(second)
         self.files.close(second)
 
+    def test_a_shared_lock_is_for_those_that_share_it(self) -> None:
+        first, second, alone = self.new("LOCK"), self.new("LOCK"), self.new("LOCK")
+        assert self.files.lock(first, shared=True)
+        assert self.files.lock(second, shared=True)
+        assert not self.files.lock(alone)
+        self.files.close(first)
+        assert not self.files.lock(alone)
+        self.files.close(second)
+        assert self.files.lock(alone)
+        second = self.new("LOCK")
+        assert not self.files.lock(second, shared=True)
+        self.files.close(second)
+        self.files.close(alone)
+
     def test_there_is_free_space(self) -> None:
         assert self.files.free_bytes(self.root) > 0

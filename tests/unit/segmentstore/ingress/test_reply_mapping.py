@@ -114,7 +114,11 @@ def test_every_leaf_has_its_answer(name, kind):
 
 
 def test_no_entry_of_the_table_is_for_an_error_that_does_not_exist_any_more():
-    assert {kind.__name__ for kind in reply_mapping.ANSWERS} <= {*EXPECTED, "OwnershipError", "WrongHostError"}
+    assert {kind.__name__ for kind in reply_mapping.ANSWERS} <= {
+        *EXPECTED,
+        "OwnershipError",
+        "WrongHostError",
+    }
 
 
 def test_replies_repeat_the_offsets_of_the_question():

@@ -151,12 +151,12 @@ class BusyFilesystem(SimulatedFilesystem):
         self.held_s = held_s
         self.locks = 0
 
-    def lock(self, fd):
+    def lock(self, fd, **how):
         self.locks += 1
         if self.locks == 2:
             self.other.lock()
             self.other.unlock_later(self.held_s)
-        return super().lock(fd)
+        return super().lock(fd, **how)
 
 
 def test_an_opener_that_finds_the_lock_taken_waits_for_it_and_opens():

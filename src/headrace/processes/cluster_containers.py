@@ -1,0 +1,134 @@
+"""The containers of a segment store as its cluster gives and takes them, and the gate in front of them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+from headrace.cluster.container_host import ContainerEvents
+from headrace.cluster.facts_node import Facts
+from headrace.cluster.facts_store import mark_opened, read_facts
+from headrace.cluster.lease_gate import LeaseGate
+from headrace.cluster.watched_placement import WatchedPlacement
+from headrace.coordination.contract import Coordinator, Session
+from headrace.errors import ContainerOfflineError, DataCorruptionError, FencedOutError
+from headrace.model.endpoint import Endpoint
+from headrace.segmentstore.container.container import SegmentContainer
+from headrace.segmentstore.hosting.assignment import ContainerAssignment
+from headrace.segmentstore.hosting.hosted_container import HostedContainer
+from headrace.segmentstore.hosting.registry import ContainerRegistry
+from headrace.wal.logs import FoundLogs
+
+T = TypeVar("T")
+
+
+async def in_session(coordinator: Coordinator, ask: Callable[[Session], Awaitable[T]]) -> T:
+    """Return what ``ask`` does, in a session for that alone."""
+    session = await coordinator.open()
+    try:
+        return await ask(session)
+    finally:
+        await session.close()
+
+
+class OpenedLogs:
+    """Which logs were ever opened, as the facts of the cluster say: one that is missing was lost."""
+
+    def __init__(self, coordinator: Coordinator, facts: Facts, logs: FoundLogs) -> None:
+        self._coordinator = coordinator
+        self._opened = facts.opened
+        self._logs = logs
+        self._marking = asyncio.Lock()
+
+    async def check(self, container_id: int) -> None:
+        """Refuse to make a log in place of one that was lost.
+
+        Raises:
+            DataCorruptionError: it was opened once.
+        """
+        log = self._logs.log(container_id)
+        if log.is_begun():
+            return
+        if container_id not in self._opened:
+            self._opened = (await in_session(self._coordinator, read_facts)).opened
+        if container_id in self._opened and not log.is_begun():
+            raise DataCorruptionError(
+                "the log of this container is missing, and the cluster has opened it before: put it back, or "
+                "mount its file system",
+                path=log.place,
+            )
+
+    async def mark(self, container_id: int) -> None:
+        """Remember that a log was opened. Nothing in it is acknowledged before."""
+        async with self._marking:
+            if container_id not in self._opened:
+                facts = await in_session(
+                    self._coordinator, lambda session: mark_opened(session, container_id)
+                )
+                self._opened = facts.opened
+
+
+class ClusterContainers:
+    """See ``ContainerHost``; it tells the member of the store what happens to containers.
+
+    ``hosts`` and ``events`` are set before the first container is given.
+    """
+
+    def __init__(self, opened: OpenedLogs) -> None:
+        self.hosts: tuple[ContainerAssignment, ContainerRegistry] | None = None
+        self.events: ContainerEvents | None = None
+        self._opened = opened
+
+    async def give(self, container_id: int) -> int:
+        assignment, _ = self._hosts()
+        await self._opened.check(container_id)
+        await assignment.give(container_id)
+        await self._opened.mark(container_id)
+        return self._running(container_id).state.epoch
+
+    async def take(self, container_id: int) -> None:
+        assignment, _ = self._hosts()
+        await assignment.take(container_id)
+
+    async def confirm(self, container_id: int) -> None:
+        await self._running(container_id).check_owner()
+
+    def on_fenced(self, container_id: int, _: FencedOutError) -> None:
+        """One that has run was taken over, and has ended."""
+        if self.events is not None:
+            self.events.on_fenced(container_id)
+
+    def on_change(self, hosted: HostedContainer) -> None:
+        """One that has run has failed, or runs again."""
+        if self.events is None:
+            return
+        if hosted.running is None:
+            self.events.on_failed(hosted.container_id)
+        else:
+            self.events.on_online(hosted.container_id, hosted.running.state.epoch)
+
+    def _running(self, container_id: int) -> SegmentContainer:
+        _, registry = self._hosts()
+        container = registry.running_one(container_id)
+        if container is None:
+            raise ContainerOfflineError(f"container {container_id} is not running here now")
+        return container
+
+    def _hosts(self) -> tuple[ContainerAssignment, ContainerRegistry]:
+        assert self.hosts is not None
+        return self.hosts
+
+
+class ClusterGate:
+    """The gate of a store in a cluster: what it has claimed, while its lease is valid."""
+
+    def __init__(self, lease_gate: LeaseGate) -> None:
+        self.serves = lease_gate.serves
+        self.placement: WatchedPlacement | None = None
+        """Set once there is a member."""
+        self.here: Endpoint | None = None
+
+    def owner_of(self, container_id: int) -> str:
+        owner = None if self.placement is None else self.placement.locate(container_id)
+        return "" if owner is None or owner == self.here else str(owner)

@@ -1,0 +1,219 @@
+"""A segment store of a cluster, as a process: it serves the containers that the cluster gives it.
+
+Order of start: the facts of the cluster, its data directory together with other stores, the listener, the web
+port, and then the store is a member: the ready file says that it is known to the others, and ``/ready`` that
+what the map gives it is served. A stop lets others take over first.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import replace
+
+from headrace import __version__
+from headrace.cluster.facts_node import FACTS, Facts, decode_facts
+from headrace.cluster.lease_gate import LeaseGate
+from headrace.cluster.store_member import StoreMember
+from headrace.cluster.store_node import StoreNode
+from headrace.coordination.contract import Coordinator, Session
+from headrace.coordination.coordinators import make_coordinator
+from headrace.coordination.location import CoordinatorLocation
+from headrace.data_directory.record import FORMAT
+from headrace.data_directory.shared_directory import check_facts, directory_of
+from headrace.errors import InvalidArgumentError, PreconditionError
+from headrace.processes import serving
+from headrace.processes.cluster_containers import ClusterContainers, ClusterGate, OpenedLogs, in_session
+from headrace.processes.cluster_store_config import ClusterStoreConfig
+from headrace.processes.config import SegmentStoreConfig
+from headrace.processes.segment_store import ClusterSeat, ServedStore
+from headrace.processes.store_server import StoreAddresses, check_token_key
+from headrace.processes.web_port import WebPort
+from headrace.processes.wired_store import OnTakenOver, WiredStore
+from headrace.runtime.context import Runtime, system_runtime
+from headrace.runtime.host_id import find_host_id
+from headrace.wal.stores import find_logs
+from headrace.web.metrics.metric import Metric
+from headrace.web.process_parts import DOWN, STARTING, UP, Contributor
+from headrace.web.server import Application
+
+_FORMATS = tuple(range(1, FORMAT + 1))
+
+
+class ClusterStoreServer:
+    """One segment store. Start it once, stop it once; ``config`` is complete once it is started.
+
+    ``coordinator`` is named ``where``, for people.
+    """
+
+    def __init__(
+        self,
+        config: SegmentStoreConfig,
+        coordinator: Coordinator,
+        where: str,
+        runtime: Runtime | None = None,
+    ) -> None:
+        """Raises InvalidArgumentError if settings contradict each other, or a key for tokens is missing."""
+        check_token_key(config)
+        if config.in_memory:
+            raise InvalidArgumentError("a store of a cluster keeps its data on disk: leave out in_memory")
+        self.config = config
+        self._coordinator = coordinator
+        self._where = where
+        self._runtime = runtime or system_runtime()
+        self._store: ServedStore | None = None
+        self._member: StoreMember | None = None
+        self._exit = AsyncExitStack()
+
+    async def start(self, on_taken_over: OnTakenOver = lambda _: None) -> StoreAddresses:  # noqa: ARG002
+        """Start everything; whatever was started is stopped again if a later part fails.
+
+        Nobody takes over a store of a cluster: it is given other containers.
+
+        Raises:
+            PreconditionError: there is no cluster, or this process cannot join it.
+            UnreachableError: the coordinator does not answer.
+            HeadraceError, OSError: as :meth:`ServedStore.open`, :meth:`WebPort.start` and
+                :meth:`ServedStore.start`.
+        """
+        runtime = self._runtime
+        facts = await in_session(self._coordinator, self._read_facts)
+        check_facts(facts)
+        config = self.config = _complete(self.config, facts)
+        opened = OpenedLogs(self._coordinator, facts, find_logs(config.data_dir, runtime.filesystem))
+        containers, lease_gate = ClusterContainers(opened), LeaseGate()
+        gate = ClusterGate(lease_gate)
+        store = self._store = ServedStore(config, runtime, ClusterSeat(facts, containers, gate))
+        web = WebPort(config, store.protection, self._make_application)
+        async with AsyncExitStack() as stack:
+            stack.push_async_callback(store.stop)
+            await store.open(lambda _: None)
+            stack.push_async_callback(web.stop)
+            await web.start()
+            await store.start()
+            node = StoreNode(
+                store.endpoint,
+                web.endpoint,
+                host=find_host_id(),
+                started_ms=runtime.clock.now_ms(),
+                software=__version__,
+                formats=_FORMATS,
+            )
+            member = self._member = StoreMember(
+                self._coordinator, containers, node, facts.containers, lease_gate, runtime.entropy
+            )
+            containers.events = member
+            gate.placement, gate.here = member.placement, store.endpoint
+            member.start()
+            stack.push_async_callback(member.stop)
+            await _wait_known(member)
+            store.protection.advise()
+            self._exit = stack.pop_all()
+        return StoreAddresses(str(store.endpoint), str(web.endpoint), store.protection.tls is not None)
+
+    async def _read_facts(self, session: Session) -> Facts:
+        node = await session.read(FACTS)
+        if node is None:
+            raise PreconditionError(
+                f"there is no cluster at {self._where}: make it first, with `headrace cluster init`"
+            )
+        return decode_facts(node.data)
+
+    def _make_application(self, hosts: Iterable[str]) -> Application:
+        from headrace.web.probes import probe_application  # late, with the web libraries
+
+        assert self._store is not None
+        part = ClusterPart(self._store.wired, lambda: self._member)
+        return probe_application([part], __version__, self._store.protection.gatekeeper, hosts)
+
+    async def stop(self) -> None:
+        """Let others take over, then stop everything that runs, in reverse order. Idempotent."""
+        await self._exit.aclose()
+
+    @property
+    def is_stalled(self) -> bool:
+        """Whether a thread could not be ended by :meth:`stop`: the process has to exit without it."""
+        return self._store is not None and self._store.is_stalled
+
+
+class ClusterPart:
+    """The segment store as those see it who watch the process: of containers, those that the map gives it."""
+
+    def __init__(self, wired: WiredStore, member: Callable[[], StoreMember | None]) -> None:
+        self._wired = wired
+        self._member = member
+
+    @property
+    def metrics(self) -> Sequence[Metric]:
+        return self._wired.metrics
+
+    def status(self) -> str:
+        return UP if is_known(self._member()) else STARTING
+
+    def statistics(self) -> Mapping[str, object]:
+        found = self._wired.statistics()
+        containers = found["containers"]
+        assert isinstance(containers, dict)
+        return {**found, "containers": {n: each for n, each in containers.items() if self._is_wanted(n)}}
+
+    def contributors(self) -> Sequence[Contributor]:
+        known = is_known(self._member())
+        membership = Contributor("cluster", UP if known else DOWN)
+        return [membership, *filter(self._is_shown, self._wired.contributors())]
+
+    def _is_shown(self, found: Contributor) -> bool:
+        kind, _, number = found.name.partition("-")
+        if kind != "container":
+            return True
+        if not self._is_wanted(int(number)):
+            return False
+        if found.status == UP and not self._wired.is_served(int(number)):
+            found.hindered = "waits for its claim"
+        return True
+
+    def _is_wanted(self, container_id: int) -> bool:
+        member = self._member()
+        return member is not None and member.placement.intended(container_id) == member.id
+
+
+def is_known(member: StoreMember | None) -> bool:
+    """Whether the other members know of this one."""
+    return member is not None and member.id in member.placement.stores
+
+
+async def _wait_known(member: StoreMember) -> None:
+    known = asyncio.Event()
+    member.placement.on_change(lambda: known.set() if is_known(member) else None)
+    await known.wait()
+
+
+def _complete(config: SegmentStoreConfig, facts: Facts) -> SegmentStoreConfig:
+    """Return the settings with what the facts say.
+
+    Raises:
+        InvalidArgumentError: a setting says something else.
+    """
+    told = {"containers": facts.containers, "storage": facts.storage}
+    for name, fact in told.items():
+        given = getattr(config, name)
+        if given is not None and given != fact:
+            raise InvalidArgumentError(
+                f"{name} = {given!r}, and the cluster was made with {fact!r}: leave it out"
+            )
+    return replace(
+        config,
+        data_dir=directory_of(facts.log),
+        containers=facts.containers,
+        storage=facts.storage,
+    )
+
+
+def run(config: ClusterStoreConfig, location: CoordinatorLocation) -> None:
+    """Run a segment store in this process until a signal stops it; see :func:`serving.run`."""
+    runtime = system_runtime()
+    serving.run(
+        lambda: ClusterStoreServer(
+            config, make_coordinator(location, runtime.threads, config.zookeeper), str(location), runtime
+        )
+    )

@@ -1,0 +1,80 @@
+"""A directory that the stores of one cluster use together, and nobody else."""
+
+import asyncio
+import json
+
+import pytest
+
+from headrace.cluster.facts_node import Facts
+from headrace.data_directory.shared_directory import check_facts, directory_of, take_shared_directory
+from headrace.data_directory.taken_directory import take_directory
+from headrace.errors import DataCorruptionError, DirectoryLockedError, InvalidArgumentError, PreconditionError
+from headrace.processes.config import StandaloneConfig
+from headrace.runtime.context import system_runtime
+from headrace.runtime.host_id import find_host_id
+
+SYSTEM = "00112233445566778899aabbccddeeff"
+
+
+def facts_at(directory, *, system=SYSTEM, containers=4, opened=(), version=2, host=""):
+    log = f"file://{directory}/wal"
+    return Facts(system, containers, 16, log, f"file://{directory}/chunks", version, host, frozenset(opened))
+
+
+def take(facts):
+    return asyncio.run(take_shared_directory(facts, system_runtime()))
+
+
+def test_several_stores_have_it_and_record_once_what_it_is_for(tmp_path):
+    async def take_all():
+        taking = (take_shared_directory(facts_at(tmp_path / "data"), system_runtime()) for _ in range(5))
+        return await asyncio.gather(*taking)
+
+    taken = asyncio.run(take_all())
+    assert {(each.containers, each.store.system) for each in taken} == {(4, SYSTEM)}
+    record = json.loads((tmp_path / "data" / "headrace.json").read_text())
+    assert record == {"format": 2, "containers": 4, "system": SYSTEM}
+    for each in taken:
+        each.release()
+
+
+def test_a_standalone_server_and_the_stores_exclude_each_other(tmp_path):
+    alone = StandaloneConfig(data_dir=str(tmp_path))
+    first, second = take(facts_at(tmp_path)), take(facts_at(tmp_path))
+    first.release()
+    with pytest.raises(DirectoryLockedError, match="in use by pid"):
+        take_directory(alone, system_runtime())
+    second.release()
+    server = take_directory(alone, system_runtime())
+    with pytest.raises(DirectoryLockedError, match="in use by pid"):
+        take(facts_at(tmp_path))
+    server.release()
+
+
+@pytest.mark.parametrize("other", [{"system": "ff" * 16}, {"containers": 8}])
+def test_data_of_another_system_are_left_alone(tmp_path, other):
+    take(facts_at(tmp_path)).release()
+    before = (tmp_path / "headrace.json").read_bytes()
+    with pytest.raises(InvalidArgumentError, match="nothing was changed"):
+        take(facts_at(tmp_path, **other))
+    assert (tmp_path / "headrace.json").read_bytes() == before
+
+
+def test_a_cluster_with_data_does_not_begin_anew_where_there_are_none(tmp_path):
+    with pytest.raises(DataCorruptionError, match="mount its file system"):
+        take(facts_at(tmp_path, opened={0}))
+    assert not (tmp_path / "headrace.json").exists()
+
+
+def test_logs_are_found_in_their_data_directory():
+    assert directory_of("file:///data/wal") == directory_of("file:///data") == "/data"
+    with pytest.raises(InvalidArgumentError, match="keeps them in files"):
+        directory_of("s3://bucket/log")
+
+
+def test_a_cluster_of_another_machine_or_of_a_later_version_is_not_joined():
+    check_facts(facts_at("/data", host=find_host_id()))
+    with pytest.raises(PreconditionError, match="start its segment stores there"):
+        check_facts(facts_at("/data", host="0011223344556677"))
+    with pytest.raises(PreconditionError, match="install a newer one"):
+        check_facts(facts_at("/data", version=99))

@@ -1,0 +1,183 @@
+"""A segment store as its cluster gives and takes containers, in one process: the map is the test's, or a
+leader's.
+"""
+
+import asyncio
+from contextlib import asynccontextmanager
+
+import pytest
+
+from headrace.cluster.facts_node import Facts
+from headrace.cluster.facts_store import create_facts, read_facts
+from headrace.cluster.placement_service import PlacementService
+from headrace.coordination.memory import MemoryCoordinator
+from headrace.data_directory.record import FORMAT
+from headrace.errors import (
+    ContainerOfflineError,
+    DataCorruptionError,
+    FencedOutError,
+    InvalidArgumentError,
+    PreconditionError,
+    WalWriteError,
+    WrongHostError,
+)
+from headrace.processes.cluster_containers import ClusterContainers, ClusterGate, OpenedLogs, in_session
+from headrace.processes.cluster_store import ClusterStoreServer
+from headrace.processes.config import SegmentStoreConfig
+from headrace.processes.wired_store import WiredStore
+from headrace.runtime.clock import SystemClock
+from headrace.runtime.context import system_runtime
+from headrace.runtime.entropy import SystemEntropy
+from headrace.wal.stores import find_logs
+
+pytestmark = pytest.mark.real_loop
+SYSTEM = "00112233445566778899aabbccddeeff"
+SEGMENT = "s/t/0.#epoch.0"
+
+
+class Heard:
+    """What the host says beside its answers."""
+
+    def __init__(self):
+        self.events = asyncio.Queue()
+
+    def on_failed(self, container_id):
+        self.events.put_nowait(("failed", container_id))
+
+    def on_online(self, container_id, container_epoch):
+        self.events.put_nowait(("online", container_id, container_epoch))
+
+    def on_fenced(self, container_id):
+        self.events.put_nowait(("fenced", container_id))
+
+
+class AllIn:
+    """A lease gate that has admitted everything."""
+
+    def serves(self, _):
+        return True
+
+
+def facts_at(directory, containers=1, **other):
+    return Facts(SYSTEM, containers, 16, f"file://{directory}", f"file://{directory}/chunks", FORMAT, **other)
+
+
+async def born(directory, containers=1):
+    coordinator = MemoryCoordinator()
+    facts = facts_at(directory, containers)
+    await in_session(coordinator, lambda session: create_facts(session, facts))
+    return coordinator, facts
+
+
+@asynccontextmanager
+async def hosting(directory, coordinator, facts):
+    runtime = system_runtime()
+    opened = OpenedLogs(coordinator, facts, find_logs(str(directory), runtime.filesystem))
+    containers = ClusterContainers(opened)
+    containers.events = Heard()
+    config = SegmentStoreConfig(data_dir=str(directory))
+    plane = WiredStore(config, runtime, facts.containers, gate=ClusterGate(AllIn()), cluster=containers)
+    await plane.start()
+    try:
+        yield containers, plane
+    finally:
+        await plane.stop()
+
+
+async def test_a_container_is_given_confirmed_and_taken(tmp_path):
+    coordinator, facts = await born(tmp_path)
+    async with hosting(tmp_path, coordinator, facts) as (host, plane):
+        with pytest.raises(ContainerOfflineError):
+            await host.confirm(0)
+        first = await host.give(0)
+        await host.confirm(0)
+        await plane.store.create_segment(SEGMENT)
+        await host.take(0)
+        await host.take(0)
+        with pytest.raises(ContainerOfflineError):
+            await plane.store.segment_info(SEGMENT)
+        assert await host.give(0) > first
+        assert (await plane.store.segment_info(SEGMENT)).length == 0
+    assert (await in_session(coordinator, read_facts)).opened == {0}
+
+
+async def test_who_was_fenced_learns_it_when_asked_and_when_it_writes(tmp_path):
+    coordinator, facts = await born(tmp_path)
+    async with hosting(tmp_path, coordinator, facts) as (host, plane):
+        await host.give(0)
+        async with hosting(tmp_path, coordinator, facts) as (successor, _):
+            await successor.give(0)
+            with pytest.raises(FencedOutError):
+                await host.confirm(0)
+            with pytest.raises(WalWriteError):
+                await plane.store.create_segment(SEGMENT)
+            async with asyncio.timeout(60):
+                assert await host.events.events.get() == ("fenced", 0)
+            await successor.confirm(0)
+
+
+async def test_a_log_that_was_opened_and_is_missing_is_not_made_anew(tmp_path):
+    coordinator, facts = await born(tmp_path)
+    async with hosting(tmp_path, coordinator, facts) as (host, _):
+        await host.give(0)
+    (tmp_path / "wal").rename(tmp_path / "elsewhere")
+    async with hosting(tmp_path, coordinator, facts) as (host, _):
+        with pytest.raises(DataCorruptionError, match="has opened it before"):
+            await host.give(0)
+    assert not (tmp_path / "wal" / "container-0").exists()
+
+
+def server_at(coordinator, **settings):
+    config = SegmentStoreConfig(segmentstore_port=0, rest_port=0, **settings)
+    return ClusterStoreServer(config, coordinator, "memory")
+
+
+async def test_two_stores_share_containers_and_one_that_leaves_is_relieved(tmp_path):
+    coordinator, _ = await born(tmp_path, 4)
+    leader = PlacementService(coordinator, 4, SystemClock(), SystemEntropy())
+    leader.start()
+    servers = [server_at(coordinator) for _ in range(2)]
+    try:
+        addresses = await asyncio.gather(*(server.start() for server in servers))
+
+        def owners():
+            stores = leader.placement.stores
+            return {
+                str(stores[x.store].endpoint) for x in leader.placement.claims.values() if x.store in stores
+            }
+
+        async with asyncio.timeout(120):
+            while len(leader.placement.claims) < 4:  # noqa: ASYNC110 - both wait for all
+                await asyncio.sleep(0.01)
+            assert owners() == {each.segmentstore for each in addresses}
+            await servers[0].stop()
+            assert owners() == {addresses[1].segmentstore}
+    finally:
+        for server in servers:
+            await server.stop()
+        await leader.stop()
+
+
+async def test_settings_that_contradict_the_facts_are_refused(tmp_path):
+    coordinator, _ = await born(tmp_path, 4)
+    with pytest.raises(InvalidArgumentError, match="containers = 8, and the cluster was made with 4"):
+        await server_at(coordinator, containers=8).start()
+    with pytest.raises(InvalidArgumentError, match="leave out in_memory"):
+        server_at(coordinator, in_memory=True)
+    with pytest.raises(PreconditionError, match="headrace cluster init"):
+        await server_at(MemoryCoordinator()).start()
+
+
+async def test_a_gate_that_was_never_opened_names_nobody():
+    class Shut:
+        def serves(self, _):
+            return False
+
+    plane = WiredStore(SegmentStoreConfig(in_memory=True), system_runtime(), 1, gate=ClusterGate(Shut()))
+    await plane.start()
+    try:
+        with pytest.raises(WrongHostError) as refused:
+            await plane.store.segment_info(SEGMENT)
+        assert refused.value.owner == ""
+    finally:
+        await plane.stop()
