@@ -81,15 +81,13 @@ class ClusterContainers:
         self._opened = opened
 
     async def give(self, container_id: int) -> int:
-        assignment, _ = self._hosts()
         await self._opened.check(container_id)
-        await assignment.give(container_id)
+        await self._hosts()[0].give(container_id)
         await self._opened.mark(container_id)
         return self._running(container_id).state.epoch
 
     async def take(self, container_id: int) -> None:
-        assignment, _ = self._hosts()
-        await assignment.take(container_id)
+        await self._hosts()[0].take(container_id)
 
     async def confirm(self, container_id: int) -> None:
         await self._running(container_id).check_owner()
@@ -100,17 +98,21 @@ class ClusterContainers:
             self.events.on_fenced(container_id)
 
     def on_change(self, hosted: HostedContainer) -> None:
-        """One that has run has failed, or runs again."""
+        """One that has run has failed, runs again, or never will.
+
+        The last is told like a fencing: it has ended here, and its claim is of no use to anybody.
+        """
         if self.events is None:
             return
-        if hosted.running is None:
+        if hosted.stays_offline:
+            self.events.on_fenced(hosted.container_id)
+        elif hosted.running is None:
             self.events.on_failed(hosted.container_id)
         else:
             self.events.on_online(hosted.container_id, hosted.running.state.epoch)
 
     def _running(self, container_id: int) -> SegmentContainer:
-        _, registry = self._hosts()
-        container = registry.running_one(container_id)
+        container = self._hosts()[1].running_one(container_id)
         if container is None:
             raise ContainerOfflineError(f"container {container_id} is not running here now")
         return container

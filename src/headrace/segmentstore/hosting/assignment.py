@@ -42,7 +42,7 @@ class ContainerAssignment:
     ``restart_delay_s``, ``restart_delay_max_s``: see :class:`History`.
     ``stop_timeout_s``: how long a take waits for one more container to end; None: for ever.
     ``on_fenced``: called when one that has run has ended because another process took it over.
-    ``on_change``: called when one has failed after it ran, and when it runs again.
+    ``on_change``: called when one has failed after it ran, when it runs again, and when it never will.
     """
 
     def __init__(

@@ -66,7 +66,7 @@ class HostedContainer:
     """One container, from when it is given to this process until it is released or taken.
 
     ``stop_timeout_s``: how long a failed container may take to end before its log counts as stalled.
-    ``on_change``: called when it has failed after it ran, and when it runs again.
+    ``on_change``: called when it has failed after it ran, when it runs again, and when it never will.
     """
 
     def __init__(
@@ -82,6 +82,8 @@ class HostedContainer:
         self.is_stalled = False
         """Whether its first start failed, and did not end within the timeout: that is not granted again."""
         self.taken = False
+        self.stays_offline = False
+        """Whether it has run, and is not started again: an operator acts."""
         self._ran_when_taken = False
         self._make = make
         self._history = history
@@ -187,6 +189,9 @@ class HostedContainer:
             if online.done():
                 what = describe_failure(cause)
                 _logger.critical("container %d stays offline: %s", self.container_id, what)
+                if step is NextStep.STAY_OFFLINE:
+                    self.stays_offline = True
+                    self._on_change(self)
             else:
                 online.set_exception(cause)
         return Ended(outcome, step, str(cause))

@@ -1025,3 +1025,28 @@ async def test_one_that_does_not_end_in_order_says_so_to_who_takes_it_and_is_fre
     await world.assignment.give(0)
     assert world.is_online()
     await world.assignment.take_all()
+
+
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        (WalWriteError("EIO"), ["failed", "runs"]),
+        (DataCorruptionError("damaged"), ["failed", "stays offline"]),
+        (FencedOutError("taken over"), []),
+    ],
+)
+async def test_what_becomes_of_one_that_has_run_is_told(error, told):
+    """That it was taken over is told by itself, once it has ended."""
+    heard = []
+
+    def hear(hosted):
+        ended = "stays offline" if hosted.stays_offline else "failed"
+        heard.append("runs" if hosted.running is not None else ended)
+
+    world = World(1, on_change=hear)
+    await world.assignment.give_all()
+    world.fail(0, error)
+    await until(lambda: len(heard) == len(told) and (told or world.fenced))
+    await world.assignment.take_all()
+    assert heard == told
+    assert bool(world.fenced) == isinstance(error, FencedOutError)
