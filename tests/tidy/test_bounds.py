@@ -41,7 +41,7 @@ ROOMS = {
     "data_directory": (1_150, "what a directory is, and what it lost"),
     "demo": (1_160, "the main job, checked"),
     "model": (2_020, "words that all packages share"),
-    "processes": (3_250, "start and end of each kind of process, and what a store counts"),
+    "processes": (2_880, "start and end of each kind of process, and what a store counts"),
     "repair": (1_150, "rebuild, and repair of chunks"),
     "rpc": (630, "conversions and refusals; what is generated is not counted"),
     "runtime": (2_650, "all that is of the machine"),

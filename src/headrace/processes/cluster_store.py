@@ -29,8 +29,9 @@ from headrace.processes.cluster_store_config import ClusterStoreConfig
 from headrace.processes.config import SegmentStoreConfig
 from headrace.processes.segment_store import ClusterSeat, ServedStore
 from headrace.processes.store_server import StoreAddresses, check_token_key
+from headrace.processes.taken_over import OnTakenOver
 from headrace.processes.web_port import WebPort
-from headrace.processes.wired_store import OnTakenOver, WiredStore
+from headrace.processes.wired_store import WiredStore
 from headrace.runtime.context import Runtime, system_runtime
 from headrace.runtime.host_id import find_host_id
 from headrace.wal.stores import find_logs

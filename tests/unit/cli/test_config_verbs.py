@@ -63,7 +63,7 @@ def test_every_setting_is_shown_with_where_it_comes_from(file, capsys, monkeypat
     show_config(file=path, changed=True, as_json=False)
     lines = capsys.readouterr().out.splitlines()
     assert [line.split()[0] for line in lines] == [
-        *("SETTING", "data_dir", "rest_port", "cache_bytes", "container.optimiser.mode")
+        *("SETTING", "rest_port", "data_dir", "cache_bytes", "container.optimiser.mode")
     ]
 
 

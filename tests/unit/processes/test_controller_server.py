@@ -130,6 +130,7 @@ async def test_it_is_alive_before_there_are_stores_and_goes_on_when_its_sessions
 
 
 @pytest.mark.real_loop
+@pytest.mark.slow
 async def test_it_speaks_tls_with_stores_and_shows_them_a_token(tmp_path):
     files = CertificateFiles(tmp_path / "certificates")
     write_users_file(tmp_path / "users", {"ann": ("crimson-password", "prn::*,READ_UPDATE")})
