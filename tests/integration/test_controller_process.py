@@ -1,6 +1,7 @@
 """``headrace cluster`` and ``headrace controller``: real processes over a real ZooKeeper.
 
-The segment store is in the process of the test: it has all containers, and claims what the map gives it.
+Most tests have their segment store in the process of the test: it has all containers, and claims what the map
+gives it.
 """
 
 import asyncio
@@ -74,16 +75,16 @@ class AllThere:
         pass
 
 
-class Controller:
-    """One process."""
+class Process:
+    """A controller, or a segment store."""
 
-    def __init__(self, directory, coordinator, *options):
+    def __init__(self, directory, coordinator, *options, kind="controller"):
         directory.mkdir()
         self.ready, self.log_file = directory / "ready.json", directory / "log"
         with self.log_file.open("ab") as log:
             self.process = subprocess.Popen(
                 [
-                    *(*HEADRACE, "controller", "--coordinator", coordinator, "--port", "0"),
+                    *(*HEADRACE, kind, "--coordinator", coordinator, "--port", "0"),
                     *("--rest-port", "0", "--ready-file", str(self.ready), *options),
                 ],
                 stderr=log,
@@ -117,8 +118,8 @@ def root(zookeeper, request):
 def controllers(tmp_path, root):
     started = []
 
-    def start(*options):
-        started.append(Controller(tmp_path / f"controller-{len(started)}", root, *options))
+    def start(*options, kind="controller"):
+        started.append(Process(tmp_path / f"{kind}-{len(started)}", root, *options, kind=kind))
         return started[-1]
 
     yield start
@@ -227,6 +228,37 @@ async def test_streams_are_made_written_and_read_through_controllers_that_come_a
         assert not second.ready.exists()
         code, found = await asyncio.to_thread(status, root)
         assert (code, found["candidates"], found["controllers"]) == (4, [], [])
+
+
+async def test_a_store_and_the_controller_that_leads_are_killed_and_nothing_is_lost(
+    root, tmp_path, controllers
+):
+    assert born(root, tmp_path)[0] == 0
+    stores = [controllers(kind="segmentstore"), controllers(kind="segmentstore")]
+    ports = [(await asyncio.to_thread(each.addresses))["segmentstore"] for each in stores]
+    leader = controllers()
+    await asyncio.to_thread(leader.addresses)
+    other = controllers()
+    addresses = await asyncio.to_thread(other.addresses)
+    events = [b"%d" % number for number in range(200)]
+    async with connect(f"tcp://{addresses['controller']}") as client:
+        await client.create_scope("s")
+        await client.create_stream("s", "t", segments=2)
+        async with client.event_writer("s", "t") as writer:
+            await writer.write_many(events[:100], ["key"] * 100)
+            found = await asyncio.to_thread(seen, root)
+            serving = found["containers"][0]["address"]
+            stores[ports.index(serving)].process.kill()
+            leader.process.kill()
+            await writer.write_many(events[100:], ["key"] * 100)
+        assert await client.create_stream("s", "u")
+        async with client.event_reader("s", "t", end="tail") as reader:
+            assert [bytes(data) async for batch in reader.batches() for data in batch] == events
+    found = await asyncio.to_thread(seen, root)
+    assert (found["leader"], found["problems"]) == (addresses["rest"], [])
+    left = next(each for each in stores if each.process.poll() is None)
+    assert await asyncio.to_thread(other.end, signal.SIGTERM) == 0
+    assert await asyncio.to_thread(left.end, signal.SIGTERM) == 0
 
 
 def has_taken_over(addresses, found):
