@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from typing import ClassVar, Final, Literal, get_args
 
@@ -19,7 +20,7 @@ PORT_MAX: Final = 65535
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ProcessConfig:
+class ProcessConfig(ABC):
     """Ports of 0 mean: any free one; the ready file and the log say which."""
 
     parts: ClassVar[tuple[Part, ...]] = ("rest",)
@@ -57,9 +58,9 @@ class ProcessConfig:
         for part in self.parts:
             self._check_advertised(part)
 
+    @abstractmethod
     def place(self) -> str:
         """Return in words where its data are, for the log."""
-        raise NotImplementedError
 
     def _check_advertised(self, part: Part) -> None:
         key, told = f"advertise_{part}", self.advertised(part, 0).host
