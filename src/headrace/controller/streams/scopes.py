@@ -59,20 +59,19 @@ class Scopes:
         return None if row is None else Scope(name, decode_scope(row.value), row.version)
 
     async def create(self, name: str) -> None:
-        """Create an empty scope.
+        """Create an empty scope, also one that another caller has half-created.
 
         Raises:
             InvalidArgumentError: the name is not legal.
             ScopeExistsError: it exists, or its recursive deletion is in progress.
         """
         check_internal_name(name, "scope")
-        scope = await self.find(name)
-        if scope is None:
+        while (scope := await self.find(name)) is None:
             row = ScopeRow(self._entropy.uuid4_bytes(), self._clock.now_ms(), ScopeState.CREATING)
             scope = Scope(name, row, ABSENT)
-            if not await self._write(scope, row):
-                raise ScopeExistsError(f"scope {name!r} exists")
-        elif scope.row.state is not ScopeState.CREATING:
+            if await self._write(scope, row):
+                break
+        if scope.row.state is not ScopeState.CREATING:
             raise ScopeExistsError(f"scope {name!r} exists")
         await self._store.create_table(scope.table)
         if not await self._write(scope, replace(scope.row, state=ScopeState.ACTIVE)):

@@ -1,5 +1,7 @@
 """Two controllers share one store of rows: whichever is asked, the answer is that of one."""
 
+import asyncio
+
 import pytest
 
 from headrace.rpc.generated import controller_pb2 as pb
@@ -16,7 +18,7 @@ from tests.unit.controller.calls import (
     state,
     write,
 )
-from tests.unit.controller.conftest import serve
+from tests.unit.controller.conftest import World, serve
 
 Status = pb.TxnStatus
 
@@ -89,3 +91,30 @@ async def test_a_scope_that_one_removed_takes_nothing_from_the_other(both):
     assert await other.create_stream(scope="empty") == pb.CreateStreamStatus.SCOPE_NOT_FOUND
     assert await other.create_stream(stream="u") == pb.CreateStreamStatus.SUCCESS
     assert await one.create_stream(stream="u") == pb.CreateStreamStatus.STREAM_EXISTS
+
+
+class SlowStore:
+    """Rows that are a step of the loop away, there and back."""
+
+    def __init__(self, inner):
+        self._inner = inner
+
+    def __getattr__(self, name):
+        method = getattr(self._inner, name)
+
+        async def call(*args, **kwargs):
+            await asyncio.sleep(0)
+            answer = await method(*args, **kwargs)
+            await asyncio.sleep(0)
+            return answer
+
+        return call
+
+
+async def test_controllers_start_at_once_where_nothing_is_yet():
+    world = World()
+    controllers = [world.controller(store=SlowStore(world.store)) for _ in range(3)]
+    await asyncio.gather(*(each.start() for each in controllers))
+    for number, each in enumerate(controllers):
+        await each.context.scopes.create(f"scope{number}")
+        await each.stop()
