@@ -364,3 +364,4 @@ def _succeed(update: _Update, versions: list[int]) -> None:
 def _fail(update: _Update, error: Exception) -> None:
     if not update.done.done():
         update.done.set_exception(error)
+        update.done.exception()  # taken: its caller may have left, and then nobody looks

@@ -1,4 +1,5 @@
 import asyncio
+import gc
 from collections import deque
 
 import pytest
@@ -133,6 +134,21 @@ async def test_a_caller_that_leaves_does_not_undo_its_update(store, segments):
     leaving.cancel()
     await store.update("t", [Write(b"other", b"v")])
     assert (await store.get("t", b"k") or Row(b"", 0)).value == b"v"
+
+
+async def test_the_failure_of_an_update_whose_caller_has_left_is_no_news(store):
+    told = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: told.append(context))
+    await store.update("t", [Write(b"key", b"v", ABSENT)])
+    leaving = asyncio.ensure_future(store.update("t", [Write(b"key", b"v", ABSENT)]))
+    await asyncio.sleep(0)
+    leaving.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await leaving
+    await store.update("t", [Write(b"other", b"v", ABSENT)])
+    del leaving
+    gc.collect()
+    assert told == []
 
 
 async def test_closing_ends_those_who_wait(segments):
