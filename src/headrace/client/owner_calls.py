@@ -107,7 +107,7 @@ class OwnerCalls:
             try:
                 token = await services.tokens.token(address.scope, address.token_stream, access)
                 endpoint = await services.segments.endpoint(address.scope, address.stream, address.segment_id)
-                reply = await services.pool.call(endpoint, make_request(token))
+                reply = await services.pool.call(endpoint, make_request(token), address=address)
                 if isinstance(reply, replies):
                     return reply
                 raise self._refusal(address, token, reply)

@@ -108,7 +108,9 @@ class ControllerServer:
             part = ClusterPart(service, facts.containers)
             part.waits_for = "the segment stores"
             locator = WatchedLocator(service.placement, facts.containers)
-            pool = ConnectionPool(version=INTERNAL_VERSION, tls=self._tls_of_stores())
+            pool = ConnectionPool(
+                version=INTERNAL_VERSION, tls=self._tls_of_stores(), is_gone=locator.is_gone
+            )
             stack.callback(pool.close)
             controller = ServedController(
                 config,

@@ -26,7 +26,7 @@ def ask(answer):
         async def nothing(*_):
             return ""
 
-        async def call(endpoint, request):
+        async def call(endpoint, request, *, address):
             return answer(asyncio.get_running_loop().time() - begin)
 
         services = SimpleNamespace(

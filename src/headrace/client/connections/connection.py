@@ -12,6 +12,8 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final, Protocol, cast
 
 from headrace.client.connections.reply_receiver import ReadBlock, ReplyReceiver
+from headrace.client.connections.silence import IsGone, SilenceWatch
+from headrace.client.segment_address import SegmentAddress
 from headrace.errors import ConnectionLostError, ProtocolError
 from headrace.model.endpoint import Endpoint
 from headrace.wire.catalogue import TYPE_IDS, VERSION, VERSION_OLDEST
@@ -35,12 +37,13 @@ _SMALL_BYTES_MAX: Final = 16 << 10
 WRITE_BUFFER_BYTES: Final = 1 << 20
 """Bytes the transport may hold before flows stop sending."""
 
-KEEP_ALIVE_AFTER_S: Final = 10.0
-DEAD_AFTER_S: Final = 60.0
-
 
 class Flow(Protocol):
     """A part of the client that expects replies on a connection."""
+
+    @property
+    def address(self) -> SegmentAddress | None:
+        """Of the segment whose owner is asked; None where no controller is to be asked about it."""
 
     def on_reply(self, reply: Command | ReadBlock) -> None:
         """A reply with one of this flow's request ids arrived. ProtocolError closes the connection."""
@@ -65,7 +68,11 @@ class Connection(asyncio.BufferedProtocol):
     """Created by the pool. Used on one loop; flows register before they send."""
 
     def __init__(
-        self, endpoint: Endpoint, on_closed: Callable[[Connection], None], version: int = VERSION
+        self,
+        endpoint: Endpoint,
+        on_closed: Callable[[Connection], None],
+        version: int = VERSION,
+        is_gone: IsGone | None = None,
     ) -> None:
         self.endpoint = endpoint
         self._version = version
@@ -85,7 +92,7 @@ class Connection(asyncio.BufferedProtocol):
         self._outgoing_bytes = 0
         self._send_is_scheduled = False
         self._last_received = self._loop.time()
-        self._watch: asyncio.TimerHandle | None = None
+        self._watch = SilenceWatch(self, is_gone)
         self._greeting: asyncio.Future[None] | None = None
         self._lost_by: Exception | None = None
 
@@ -221,7 +228,7 @@ class Connection(asyncio.BufferedProtocol):
         self._transport = cast(asyncio.Transport, transport)  # uvloop's is none by its class
         self._transport.set_write_buffer_limits(high=WRITE_BUFFER_BYTES)
         self.send(Hello(self._version, VERSION_OLDEST))
-        self._watch = self._loop.call_later(KEEP_ALIVE_AFTER_S, self._look_after)
+        self._watch.start()
 
     def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002 - the receiver knows better
         return self._receiver.get_buffer()
@@ -262,15 +269,14 @@ class Connection(asyncio.BufferedProtocol):
         self.closed = True
         self._lost_by = exc
         self.is_writable = False
-        if self._watch is not None:
-            self._watch.cancel()
+        self._watch.stop()
         self._outgoing.clear()
         self._outgoing_bytes = 0
         self._ready.clear()
         self._on_closed(self)
         self._wake_greeted()
-        reason = exc or "closed by the server"
-        error = ConnectionLostError(f"the connection to {self.endpoint} was lost: {reason}")
+        reason = f"the connection to {self.endpoint} was lost: {exc or 'closed by the server'}"
+        error = ConnectionLostError(reason)
         error.__cause__ = exc
         flows: dict[Flow, None] = dict.fromkeys([*self._flows.values(), *self._writers.values()])
         self._flows.clear()
@@ -314,17 +320,21 @@ class Connection(asyncio.BufferedProtocol):
         self.server_version = min(hello.high_version, self._version)
         self._wake_greeted()
 
-    def _look_after(self) -> None:
-        """Find out whether a silent server is still there."""
-        silent_s = self._loop.time() - self._last_received
-        if silent_s > DEAD_AFTER_S:
-            self.abort(ConnectionLostError(f"nothing received for {silent_s:.0f} s"))
-            return
-        if silent_s >= KEEP_ALIVE_AFTER_S and self._transport is not None:
-            self._receiver.forget_spares()
-            self._outgoing.append(_KEEP_ALIVE)
-            self._schedule_send()
-        self._watch = self._loop.call_later(KEEP_ALIVE_AFTER_S, self._look_after)
+    @property
+    def silent_s(self) -> float:
+        """How long nothing was received."""
+        return self._loop.time() - self._last_received
+
+    def addresses(self) -> list[SegmentAddress]:
+        """Return the segments whose flows are here."""
+        flows: dict[Flow, None] = dict.fromkeys([*self._writers.values(), *self._flows.values()])
+        return [flow.address for flow in flows if flow.address is not None]
+
+    def keep_alive(self) -> None:
+        """Ask the server for a sign of life."""
+        self._receiver.forget_spares()
+        self._outgoing.append(_KEEP_ALIVE)
+        self._schedule_send()
 
     def statistics(self) -> dict[str, Any]:
         """Return counts since creation and what is open now."""

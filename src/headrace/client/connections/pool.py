@@ -15,6 +15,7 @@ from typing import Any
 
 from headrace.client.connections.connection import Connection
 from headrace.client.connections.reply_receiver import ReadBlock
+from headrace.client.connections.silence import IsGone
 from headrace.client.connections.tls_failures import (
     CERTIFICATE_HINT,
     failure_of_socket,
@@ -23,6 +24,7 @@ from headrace.client.connections.tls_failures import (
 )
 from headrace.client.connections.tls_probe import greets_plainly, speaks_tls
 from headrace.client.forks import OfOneProcess
+from headrace.client.segment_address import SegmentAddress
 from headrace.errors import ClosedError, ConnectionLostError, TlsError, UnreachableError, UnsupportedError
 from headrace.model.endpoint import Endpoint
 from headrace.runtime import logs
@@ -42,10 +44,11 @@ class Use(Enum):
 class _Call:
     """A flow of one request and one reply."""
 
-    __slots__ = ("future",)
+    __slots__ = ("address", "future")
 
-    def __init__(self, future: asyncio.Future[Any]) -> None:
+    def __init__(self, future: asyncio.Future[Any], address: SegmentAddress | None) -> None:
         self.future = future
+        self.address = address
 
     def on_reply(self, reply: Any) -> None:
         if not self.future.done():
@@ -68,10 +71,20 @@ class ConnectionPool(OfOneProcess):
         connect_timeout_s: float = 5.0,
         tls: ssl.SSLContext | None = None,
         version: int = VERSION,
+        is_gone: IsGone | None = None,
     ) -> None:
-        """``version``: the highest that servers are told, INTERNAL_VERSION by processes of ours."""
+        """Connect to nothing yet.
+
+        Args:
+            connections_max: per host and use.
+            connect_timeout_s: how long a connection may take.
+            tls: None: nothing is encrypted.
+            version: the highest that servers are told, INTERNAL_VERSION by processes of ours.
+            is_gone: asked about a server that says nothing; its connections are dropped if it is.
+        """
         assert connections_max >= 1
         self._version = version
+        self._is_gone = is_gone
         self._connections_max = connections_max
         self._connect_timeout_s = connect_timeout_s
         self._tls = tls
@@ -149,7 +162,9 @@ class ConnectionPool(OfOneProcess):
         try:
             async with asyncio.timeout(self._connect_timeout_s):
                 _, connection = await asyncio.get_running_loop().create_connection(
-                    lambda: Connection(endpoint, on_closed, self._version), *endpoint, ssl=self._tls
+                    lambda: Connection(endpoint, on_closed, self._version, self._is_gone),
+                    *endpoint,
+                    ssl=self._tls,
                 )
                 if endpoint not in self._greeted:  # a server that wants TLS, or a certificate, hangs up
                     await connection.wait_server_version()
@@ -188,11 +203,20 @@ class ConnectionPool(OfOneProcess):
         return self._closed
 
     async def call(
-        self, endpoint: Endpoint, request: Command, *, timeout_s: float | None = 30.0
+        self,
+        endpoint: Endpoint,
+        request: Command,
+        *,
+        timeout_s: float | None = 30.0,
+        address: SegmentAddress | None = None,
     ) -> Command | ReadBlock:
         """Send one request (its id is filled in here) and return its reply.
 
-        ``timeout_s``: None waits as long as the connection lives, as a read at the tail does.
+        Args:
+            endpoint: of the server.
+            request: about a segment.
+            timeout_s: None waits as long as the connection lives, as a read at the tail does.
+            address: of that segment, by which its owner is looked for if the server says nothing.
 
         Raises:
             UnreachableError: the host cannot be reached; nothing was sent.
@@ -206,7 +230,7 @@ class ConnectionPool(OfOneProcess):
         request_id = self.new_request_id()
         request.request_id = request_id  # type: ignore[attr-defined] # every request about a segment has one
         future: asyncio.Future[Command | ReadBlock] = asyncio.get_running_loop().create_future()
-        connection.register(request_id, _Call(future))
+        connection.register(request_id, _Call(future, address))
         _log.debug("a segment store is called", command=type(request).__name__, segment_store=endpoint)
         try:
             connection.send(request)

@@ -11,8 +11,16 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any
 
+from headrace.client.control.call_watch import CallWatch
 from headrace.client.control.fork_gate import GATE
 from headrace.rpc.quiet_grpc import grpc
+
+NO_ANSWER = (
+    grpc.StatusCode.DEADLINE_EXCEEDED,
+    grpc.StatusCode.UNAVAILABLE,
+    grpc.StatusCode.CANCELLED,
+)
+"""Codes that no server has to be there for."""
 
 
 class ChannelCutError(Exception):
@@ -27,8 +35,10 @@ class ControlChannel:
         target: str,
         options: Sequence[tuple[str, Any]],
         credentials: Callable[[], grpc.ChannelCredentials] | None,
+        watch: CallWatch | None = None,
     ) -> None:
         """``credentials`` None: nothing is encrypted. Raises UnsupportedError, and what they raise."""
+        self._watch = watch
         self._stubs: dict[Any, Any] = {}
         self._was_cut = False
         self._channel: grpc.Channel | None = None
@@ -67,11 +77,17 @@ class ControlChannel:
             call = getattr(self._stub(service), method).future(request, timeout=timeout_s, metadata=metadata)
             GATE.calls.add(call)
         call.add_done_callback(on_end)
+        watch = self._watch
+        if watch is not None:
+            watch.begin()
         try:
             await ended
         except BaseException:
             call.cancel()
             raise
+        finally:
+            if watch is not None:
+                watch.end(answered=ended.done() and call.code() not in NO_ANSWER)
         if call.code() is grpc.StatusCode.OK:
             return call.result(), call
         if self._was_cut and call.code() is grpc.StatusCode.CANCELLED:
@@ -92,6 +108,8 @@ class ControlChannel:
 
     def close(self) -> None:
         """Calls in progress fail. Idempotent."""
+        if self._watch is not None:
+            self._watch.close()
         with GATE.lock:
             channel, self._channel = self._channel, None
             self._stubs.clear()

@@ -17,7 +17,8 @@ from headrace.client.config import ClientConfig, ControllerAddress
 from headrace.client.connections.tls import channel_credentials
 from headrace.client.connections.tls_failures import CERTIFICATE_HINT, failure_of_channel, server_speaks_tls
 from headrace.client.connections.tls_probe import speaks_tls
-from headrace.client.control.channel import ChannelCutError, ControlChannel
+from headrace.client.control.call_watch import IS_THERE_S, CallWatch
+from headrace.client.control.channel import NO_ANSWER, ChannelCutError, ControlChannel
 from headrace.client.credentials import NO_CREDENTIALS
 from headrace.client.forks import OfOneProcess
 from headrace.errors import (
@@ -272,23 +273,47 @@ class Controller(OfOneProcess):
             ("grpc.enable_http_proxy", 0),
         ]
         credentials = partial(channel_credentials, self._config) if self._address.tls else None
-        return ControlChannel(str(endpoint), options, credentials)
+        if len(self._endpoints) == 1:
+            return ControlChannel(str(endpoint), options, credentials)
+
+        async def is_there() -> bool:
+            return await self._is_there(channel)
+
+        channel = ControlChannel(
+            str(endpoint), options, credentials, CallWatch(is_there, lambda: self._move_on(channel))
+        )
+        return channel
+
+    async def _is_there(self, channel: ControlChannel) -> bool:
+        """Ask a controller that lets calls wait something that needs no waiting, whatever it answers."""
+        try:
+            await self._ask_servers(channel, IS_THERE_S)
+        except ChannelCutError:
+            return True
+        except grpc.RpcError as error:
+            return error.code() not in NO_ANSWER
+        return True
 
     async def _discover(self, channel: ControlChannel) -> None:
         """Learn the addresses of all controllers; without an answer the given ones stay."""
         try:
-            reply, _ = await channel.call(
-                ControllerServiceStub,
-                "getControllerServerList",
-                pb.ServerRequest(),
-                timeout_s=self._config.connect_timeout_s,
-                metadata=self._metadata,
-            )
+            reply = await self._ask_servers(channel, self._config.connect_timeout_s)
         except (grpc.RpcError, ChannelCutError):
             return
         listed = [convert.endpoint_from_message(node) for node in reply.nodeURI if 0 < node.port <= _PORT_MAX]
         if listed:
             self._endpoints = [*listed, *(each for each in self._address.endpoints if each not in listed)]
+
+    async def _ask_servers(self, channel: ControlChannel, timeout_s: float) -> Any:
+        """Raises as :meth:`ControlChannel.call`."""
+        reply, _ = await channel.call(
+            ControllerServiceStub,
+            "getControllerServerList",
+            pb.ServerRequest(),
+            timeout_s=timeout_s,
+            metadata=self._metadata,
+        )
+        return reply
 
     async def close(self) -> None:
         """Close the channel; calls in progress fail. Idempotent."""

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from headrace.client.control.controller import Controller
+from headrace.client.segment_address import SegmentAddress
 from headrace.client.segment_map import SegmentRange, Successor
 from headrace.errors import (
     ConnectionLostError,
@@ -23,6 +24,7 @@ from headrace.rpc.generated import controller_pb2 as pb
 
 _ENDPOINTS_MAX: Final = 4096
 _ENDPOINT_AGE_MAX_S: Final = 300.0
+_IS_GONE_S: Final = 5.0
 
 
 class Segments:
@@ -31,6 +33,7 @@ class Segments:
     def __init__(self, controller: Controller) -> None:
         self._controller = controller
         self._endpoints: OrderedDict[tuple[str, str, int], tuple[Endpoint, float]] = OrderedDict()
+        self._asked = 0
 
     async def current(self, scope: str, stream: str) -> list[SegmentRange]:
         """Return the segments that take events now, none if the stream is sealed.
@@ -106,16 +109,37 @@ class Segments:
         if known is not None and loop.time() - known[1] < _ENDPOINT_AGE_MAX_S:
             self._endpoints.move_to_end(key)
             return known[0]
-        reply = await self._controller.call("getURI", convert.segment_id_to_message(*key), attempts=3)
+        return await self._ask_endpoint(key, attempts=3)
+
+    async def _ask_endpoint(
+        self, key: tuple[str, str, int], *, attempts: int, timeout_s: float | None = None
+    ) -> Endpoint:
+        scope, stream, segment_id = key
+        reply = await self._controller.call(
+            "getURI", convert.segment_id_to_message(*key), attempts=attempts, timeout_s=timeout_s
+        )
         if not reply.endpoint or not 0 < reply.port <= 65535:
             raise ConnectionLostError(
                 f"segment {segment_id_text(segment_id)} of {scope}/{stream} has no owner at the moment"
             )
         endpoint = convert.endpoint_from_message(reply)
-        self._endpoints[key] = (endpoint, loop.time())
+        self._endpoints[key] = (endpoint, asyncio.get_running_loop().time())
         if len(self._endpoints) > _ENDPOINTS_MAX:
             self._endpoints.popitem(last=False)
         return endpoint
+
+    async def is_gone(self, endpoint: Endpoint, addresses: Sequence[SegmentAddress]) -> bool:
+        """Ask for one of these segments whether its owner is elsewhere now; each time for another one.
+
+        Raises:
+            HeadraceError: the controller does not say.
+        """
+        if not addresses:
+            return False
+        self._asked += 1
+        address = addresses[self._asked % len(addresses)]
+        key = (address.scope, address.stream, address.segment_id)
+        return await self._ask_endpoint(key, attempts=1, timeout_s=_IS_GONE_S) != endpoint
 
     def forget_endpoint(self, scope: str, stream: str, segment_id: int) -> None:
         """Ask again next time: the host did not answer, or said that it is not the owner."""

@@ -53,14 +53,16 @@ class ClientCore(OfOneProcess):
         self._times = StreamTimes(self._controller)
         self.transactions = Transactions(self._controller)
         """Transactions by id: status, commit, abort; and batches of them for exactly-once sinks."""
+        segments = Segments(self._controller)
         self._services = ClientServices(
             uri=uri,
             pool=ConnectionPool(
                 connections_max=config.connections_max,
                 connect_timeout_s=config.connect_timeout_s,
                 tls=tls_context(config) if address.tls else None,
+                is_gone=segments.is_gone,
             ),
-            segments=Segments(self._controller),
+            segments=segments,
             tokens=Tokens(self._controller, clock, enabled=config.credentials is not None),
             entropy=entropy,
             supervisor=Supervisor("client"),

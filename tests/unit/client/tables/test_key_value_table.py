@@ -49,7 +49,7 @@ class Server:
         self.in_flight_max = 0
         self.gate = None
 
-    async def call(self, endpoint, request):
+    async def call(self, endpoint, request, *, address):
         self.asked.append(request)
         self.in_flight += 1
         self.in_flight_max = max(self.in_flight_max, self.in_flight)

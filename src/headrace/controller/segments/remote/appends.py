@@ -36,6 +36,9 @@ WRITERS_MAX: Final = 128
 class _Writer:
     """One writer: an id and a number, where it is set up, and the answer that it waits for."""
 
+    address = None
+    """Nobody has to be asked who owns its segment."""
+
     def __init__(self, writer_id: bytes) -> None:
         self.writer_id = writer_id
         self.number = 0

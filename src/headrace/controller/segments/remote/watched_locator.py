@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from headrace.client.segment_address import SegmentAddress
 from headrace.cluster.watched_placement import WatchedPlacement
 from headrace.errors import ContainerOfflineError
 from headrace.model.endpoint import Endpoint
@@ -31,6 +32,10 @@ class WatchedLocator:
 
     def moved(self, segment: str, owner: Endpoint | None) -> None:
         """The copy is as new as the coordinator's watches make it; a store knows no more than that."""
+
+    async def is_gone(self, endpoint: Endpoint, addresses: Sequence[SegmentAddress]) -> bool:  # noqa: ARG002
+        """Say whether no store of the cluster is there any more, whatever was asked of it."""
+        return endpoint not in self.stores()
 
     def stores(self) -> Sequence[Endpoint]:
         """Return all stores that are there: together they have every container that is served."""
