@@ -30,7 +30,7 @@ ROOMS = {
     "controller/events": (420, "hints in an internal stream"),
     "controller/policies": (1_120, "decisions about scales, retention, times"),
     "controller/rest": (1_620, "routes about streams, their documents and rules"),
-    "controller/segments": (1_380, "calls to segment stores, here and over connections"),
+    "controller/segments": (1_680, "calls to segment stores, here and over connections, to one and to all"),
     "controller/services": (1_370, "the background work of an owner"),
     "controller/settings": (90, "its part of the configuration"),
     "controller/store": (2_350, "rows, and their bytes"),
@@ -40,8 +40,8 @@ ROOMS = {
     "coordination": (1_560, "nodes, sessions and leases, in memory and over ZooKeeper"),
     "data_directory": (1_150, "what a directory is, and what it lost"),
     "demo": (1_160, "the main job, checked"),
-    "model": (2_020, "words that all packages share"),
-    "processes": (2_880, "start and end of each kind of process, and what a store counts"),
+    "model": (2_080, "words that all packages share"),
+    "processes": (3_030, "start and end of each kind of process, and what a store counts"),
     "repair": (1_150, "rebuild, and repair of chunks"),
     "rpc": (630, "conversions and refusals; what is generated is not counted"),
     "runtime": (2_650, "all that is of the machine"),
@@ -73,7 +73,7 @@ ROOMS = {
     "wal": (5_480, "logs, and what keeps them"),
     "wal/.": (1_550, "the contract, frames, logs in memory"),
     "wal/file": (3_930, "fenced, recycled files that recover"),
-    "web": (1_380, "the listener, health, metrics, refusals"),
+    "web": (1_530, "the listener, health, metrics, refusals, what is asked of stores"),
     "wire": (2_760, "each command of the protocol, and of our own"),
 }
 """Bounds of lines by room, each with what needs them; ``.`` are the modules beside the rooms."""

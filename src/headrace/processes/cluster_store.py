@@ -24,6 +24,7 @@ from headrace.data_directory.record import FORMAT
 from headrace.data_directory.shared_directory import check_facts, directory_of
 from headrace.errors import InvalidArgumentError, PreconditionError
 from headrace.processes import serving
+from headrace.processes.beside_store import BesideStore
 from headrace.processes.cluster_containers import ClusterContainers, ClusterGate, OpenedLogs, in_session
 from headrace.processes.cluster_store_config import ClusterStoreConfig
 from headrace.processes.config import SegmentStoreConfig
@@ -90,6 +91,7 @@ class ClusterStoreServer:
         async with AsyncExitStack() as stack:
             stack.push_async_callback(store.stop)
             await store.open(lambda _: None)
+            store.wired.store.answer = BesideStore(store.wired, self._make_part(store.wired)).answer
             stack.push_async_callback(web.stop)
             await web.start()
             await store.start()
@@ -125,8 +127,12 @@ class ClusterStoreServer:
         from headrace.web.probes import probe_application  # late, with the web libraries
 
         assert self._store is not None
-        part = ClusterPart(self._store.wired, lambda: self._member)
-        return probe_application([part], __version__, self._store.protection.gatekeeper, hosts)
+        part = self._make_part(self._store.wired)
+        gatekeeper = self._store.protection.gatekeeper
+        return probe_application([part], BesideStore(self._store.wired, part), __version__, gatekeeper, hosts)
+
+    def _make_part(self, wired: WiredStore) -> ClusterPart:
+        return ClusterPart(wired, lambda: self._member)
 
     async def stop(self) -> None:
         """Let others take over, then stop everything that runs, in reverse order. Idempotent."""

@@ -11,7 +11,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from headrace.controller.api.issued_tokens import IssuedTokens
-from headrace.controller.rest.store_beside import StoreBeside
 from headrace.controller.segments.placement import Placement
 from headrace.controller.server import Controller, GrpcServer
 from headrace.controller.store.tables import TableStore
@@ -24,6 +23,7 @@ from headrace.processes.port_errors import naming_port
 from headrace.processes.protection import Protection
 from headrace.runtime.context import Runtime
 from headrace.security.grpc_credentials import server_credentials
+from headrace.web.asked_stores import AskedStores
 from headrace.web.process_parts import ProcessPart
 from headrace.web.server import Application
 
@@ -41,8 +41,8 @@ class ServedController:
         placement: where clients find the segments.
         coordinator: what all controllers over these segments agree through.
         protection: of the process; with certificates its port is encrypted.
-        beside: the segment store, if it runs in this process.
-        parts: other parts of the process whose health is shown.
+        stores: all segment stores, as REST asks them.
+        parts: other parts of the process whose health and metrics are shown.
         buckets: into how many streams are divided; None: as configured.
     """
 
@@ -54,13 +54,13 @@ class ServedController:
         placement: Placement,
         coordinator: Coordinator,
         protection: Protection,
-        beside: StoreBeside | None = None,
-        parts: Sequence[ProcessPart] = (),
+        stores: AskedStores,
+        parts: Sequence[ProcessPart],
         buckets: int | None = None,
     ) -> None:
         self._config = config
         self._protection = protection
-        self._beside = beside
+        self._stores = stores
         self._parts = parts
         self._tokens = None
         if protection.token_key is not None:
@@ -99,7 +99,7 @@ class ServedController:
         from headrace.controller.rest.routes import RestRoutes  # late, with the web libraries
 
         gatekeeper = self._protection.gatekeeper
-        return RestRoutes(self._controller, self._beside, gatekeeper, hosts, self._parts).application()
+        return RestRoutes(self._controller, self._stores, gatekeeper, hosts, self._parts).application()
 
     async def recover(self) -> None:
         """Look at the rows, and begin the work that they ask for. May be called again after it failed."""

@@ -23,6 +23,7 @@ from headrace.cluster.session_works import RETRY
 from headrace.controller.segments.remote.internal_tokens import InternalTokens
 from headrace.controller.segments.remote.remote_segments import RemoteSegments
 from headrace.controller.segments.remote.store_calls import TokenSource
+from headrace.controller.segments.remote.stores_away import StoresAway
 from headrace.controller.segments.remote.watched_locator import WatchedLocator
 from headrace.coordination.contract import Coordinator
 from headrace.coordination.coordinators import make_coordinator
@@ -112,14 +113,16 @@ class ControllerServer:
                 version=INTERNAL_VERSION, tls=self._tls_of_stores(), is_gone=locator.is_gone
             )
             stack.callback(pool.close)
+            tokens = self._tokens()
             controller = ServedController(
                 config,
                 runtime,
-                RemoteSegments(pool, locator, self._tokens(), runtime.entropy),
+                RemoteSegments(pool, locator, tokens, runtime.entropy),
                 locator,
                 self._coordinator,
                 protection,
-                parts=[part],
+                StoresAway(pool, tokens, service.placement, facts.containers, runtime.entropy),
+                [part],
                 buckets=facts.buckets,
             )
             web = WebPort(config, protection, controller.make_application)

@@ -13,6 +13,7 @@ from dataclasses import asdict, dataclass
 from headrace.controller.segments.placement import SingleHost
 from headrace.coordination.memory import MemoryCoordinator
 from headrace.processes import serving
+from headrace.processes.beside_store import BesideStore
 from headrace.processes.config import StandaloneConfig
 from headrace.processes.controller import ServedController
 from headrace.processes.segment_store import ServedStore
@@ -70,7 +71,8 @@ class StandaloneServer:
                 SingleHost(store.endpoint),
                 MemoryCoordinator(),
                 protection,
-                store.wired,
+                BesideStore(store.wired),
+                [store.wired],
             )
             stack.push_async_callback(controller.stop)
             rest = WebPort(self.config, protection, controller.make_application)

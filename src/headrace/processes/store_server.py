@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from headrace import __version__
 from headrace.errors import InvalidArgumentError
 from headrace.processes import serving
+from headrace.processes.beside_store import BesideStore
 from headrace.processes.config import SegmentStoreConfig
 from headrace.processes.segment_store import ServedStore
 from headrace.processes.taken_over import OnTakenOver
@@ -79,8 +80,8 @@ class SegmentStoreServer:
     def _make_application(self, hosts: Iterable[str]) -> Application:
         from headrace.web.probes import probe_application  # late, with the web libraries
 
-        gatekeeper = self.store.protection.gatekeeper
-        return probe_application([self.store.wired], __version__, gatekeeper, hosts)
+        gatekeeper, wired = self.store.protection.gatekeeper, self.store.wired
+        return probe_application([wired], BesideStore(wired), __version__, gatekeeper, hosts)
 
     async def stop(self) -> None:
         """Stop everything that runs, in reverse order. Idempotent."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Final
@@ -254,10 +253,6 @@ class WiredStore:
         self._sampler = LoadSampler(self.registry, self._reports, self._runtime.clock, config)
         self._supervisor.spawn("loads", self._sampler.run())
         self._supervisor.spawn("load reports", self._reports.run())
-
-    async def purge(self, segments: Sequence[str]) -> None:
-        """See :meth:`SegmentStore.purge`."""
-        await self.store.purge(segments)
 
     def optimisers(self) -> dict[str, object]:
         """The state and progress of the storage optimisers, as a JSON object."""

@@ -14,7 +14,6 @@ from typing import Any, Concatenate, Final, ParamSpec, TypeVar
 
 from headrace.errors import (
     AttributeMismatchError,
-    ContainerOfflineError,
     HeadraceError,
     InvalidArgumentError,
     NoSuchSegmentError,
@@ -26,6 +25,7 @@ from headrace.errors import (
 from headrace.model import attributes as attr
 from headrace.model.attributes import AttributeUpdate, UpdateKind
 from headrace.model.change_marker import Looked, decode_marker, encode_marker
+from headrace.model.hashing import container_of
 from headrace.model.names import container_key, transient_segment_name
 from headrace.model.tables import TableEntry
 from headrace.runtime.bulk import each_of
@@ -116,12 +116,18 @@ class _Owning:
             )
 
 
+async def _unanswered(question: bytes) -> bytes:  # noqa: ARG001 - of a cluster's store alone
+    raise UnsupportedError("this process answers no questions about itself")
+
+
 class SegmentStore:
     """All segments that this process owns. Every method runs on the store's loop."""
 
     def __init__(self, registry: ContainerRegistry, entropy: Entropy) -> None:
         self._registry = registry
         self._entropy = entropy
+        self.answer: Callable[[bytes], Coroutine[Any, Any, bytes]] = _unanswered
+        """Answers what other processes of Headrace ask about this one."""
 
     def _container(self, name: str) -> SegmentContainer:
         """Return the container of a segment.
@@ -208,26 +214,21 @@ class SegmentStore:
     seal_segment = _of_stream(SegmentContainer.seal, RequestError)
     truncate_segment = _of_stream(SegmentContainer.truncate, RequestError)
 
-    async def purge(self, segments: Sequence[str]) -> None:
-        """Make unreadable, on every disk, what these segments have lost by truncation, and what was deleted
-        of any. Segments that do not exist count as deleted.
-
-        Raises:
-            ContainerOfflineError: not all containers run here now.
-            HeadraceError: as :meth:`Purge.run`; repeat.
+    async def purge(self, segments: Sequence[str]) -> dict[int, BaseException | None]:
+        """Make unreadable, in every container that runs here, what those of ``segments`` that are in it have
+        lost by truncation, and what was deleted of any; return its failure, as of :meth:`Purge.run`, by
+        container. Segments that do not exist count as deleted. A purge that failed is repeated.
         """
-        containers = self._registry.running()
-        if len(containers) < self._registry.container_count:
-            raise ContainerOfflineError("not all containers are running here now")
-        names: dict[SegmentContainer, list[str]] = {container: [] for container in containers}
+        containers, count = self._registry.running(), self._registry.container_count
+        names: dict[int, list[str]] = {}
         for segment in segments:
-            names[self._container(segment)].append(segment)
+            names.setdefault(container_of(segment, count), []).append(segment)
+        found: dict[int, BaseException | None] = {}
         for begin in range(0, len(containers), _PURGED_AT_ONCE):
-            some = containers[begin : begin + _PURGED_AT_ONCE]
-            purges = (container.purge(names[container]) for container in some)
-            for outcome in await asyncio.gather(*purges, return_exceptions=True):
-                if isinstance(outcome, BaseException):
-                    raise outcome
+            some = {each.container_id: each for each in containers[begin : begin + _PURGED_AT_ONCE]}
+            purges = (each.purge(names.get(number, ())) for number, each in some.items())
+            found |= zip(some, await asyncio.gather(*purges, return_exceptions=True), strict=True)
+        return found
 
     async def delete_segment(self, segment: str) -> None:
         """Delete a segment (of any kind). Raises NoSuchSegmentError."""

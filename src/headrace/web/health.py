@@ -10,7 +10,7 @@ from starlette.responses import Response
 
 from headrace.web.answers import answer
 from headrace.web.models import HealthStatus
-from headrace.web.process_parts import Contributor
+from headrace.web.process_parts import UP, Contributor
 from headrace.web.refusals import Handler, refusal
 
 _SHOWN_CHARS: Final = 40
@@ -43,13 +43,7 @@ def health_handlers(
         parts = find_contributors()
         if name is not None:
             return (parts[name], {}) if name in parts else None
-        waiting = [
-            f"{part.name} ({part.hindered})" if part.hindered else part.name
-            for part in parts.values()
-            if not part.ready
-        ]
-        details = {"notReady": ", ".join(waiting)} if waiting else {}
-        return Contributor("", find_status(), details, not waiting), dict(parts)
+        return _whole(parts, find_status()), dict(parts)
 
     def unknown(request: Request) -> Response:
         known = ", ".join(find_contributors())
@@ -83,6 +77,23 @@ def health_handlers(
     handlers |= {"/v1/health": whole, "/v1/health/{part}": whole, "/health": whole}
     # The status of these tells, for probes that look at nothing else.
     return handlers | {"/ready": whole_if(_VIEWS["readiness"]), "/live": whole_if(_VIEWS["liveness"])}
+
+
+def describe_all(parts: Mapping[str, Contributor]) -> HealthStatus:
+    """Return the document of what consists of ``parts``, and is up whatever they are."""
+    children = {name: _describe(each, with_details=True) for name, each in parts.items()}
+    return _describe(_whole(parts, UP), children, with_details=True)
+
+
+def _whole(parts: Mapping[str, Contributor], status: str) -> Contributor:
+    """Return what is ready if all ``parts`` are, and names those that are not."""
+    waiting = [
+        f"{part.name} ({part.hindered})" if part.hindered else part.name
+        for part in parts.values()
+        if not part.ready
+    ]
+    details = {"notReady": ", ".join(waiting)} if waiting else {}
+    return Contributor("", status, details, not waiting)
 
 
 def _describe(

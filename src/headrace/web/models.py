@@ -5,7 +5,7 @@ Names in JSON are these in camel case.
 
 from __future__ import annotations
 
-from msgspec import Struct
+from msgspec import UNSET, Struct, UnsetType
 
 
 class Model(Struct, rename="camel"):
@@ -28,3 +28,42 @@ class Refusal(Model, omit_defaults=True):
 
     error: str
     field: str = ""
+
+
+class OptimiserRequest(Model):
+    """Whether the merging of small chunks pauses."""
+
+    paused: bool
+
+
+class ContainerOptimiser(Model):
+    """The merging of small chunks in one container."""
+
+    container: int
+    state: str
+    rounds: int
+    rounds_failed: int
+    candidates_left: int
+    rewrites: int
+    chunks_replaced: int
+    chunks_made: int
+    bytes_rewritten: int
+    bytes_given_back: int
+
+
+class UnansweredStore(Model):
+    """A segment store that does not answer, and why."""
+
+    store: str
+    address: str
+    why: str
+
+
+class OptimiserStatus(Model):
+    """The merging of small chunks."""
+
+    mode: str
+    paused: bool
+    containers: list[ContainerOptimiser]
+    unanswered: list[UnansweredStore] | UnsetType = UNSET
+    """Stores of the cluster that are not in the answer."""

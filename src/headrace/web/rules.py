@@ -45,5 +45,8 @@ PROCESS_RULES: Final[Rules] = {
     ("GET", "/v1/health/status/{part}"): nothing,
     ("GET", "/v1/health/details"): on_root(Permission.READ_UPDATE),
     ("GET", "/v1/health/details/{part}"): on_root(Permission.READ_UPDATE),
+    ("GET", "/v1/storage/optimiser"): on_root(Permission.READ_UPDATE),
+    ("PUT", "/v1/storage/optimiser"): on_root(Permission.READ_UPDATE),
+    ("GET", "/v1/debug/statistics"): on_root(Permission.READ_UPDATE),
 }
-"""Health and metrics, whatever the parts of the process are."""
+"""Health, metrics and statistics, whatever the parts of the process are."""

@@ -20,7 +20,7 @@ VERSION: Final = 17
 VERSION_OLDEST: Final = 5
 """The oldest version of a compatible peer."""
 
-INTERNAL_VERSION: Final = 1001
+INTERNAL_VERSION: Final = 1002
 """What a process of Headrace says to another: all of :data:`VERSION`, and internal commands."""
 
 INTERNAL_VERSIONS: Final = range(1001, 2000)
@@ -159,14 +159,16 @@ PROTOCOL: Final = (
 )
 
 INTERNAL: Final = (
-    Life(1000, c.GetSegmentInfos, since=INTERNAL_VERSION, replies=(c.SegmentInfos,)),
-    Life(1001, c.SegmentInfos, since=INTERNAL_VERSION),
-    Life(1002, c.DeleteSegments, since=INTERNAL_VERSION, replies=(c.SegmentsDeleted,)),
-    Life(1003, c.SegmentsDeleted, since=INTERNAL_VERSION),
-    Life(1004, c.GetChangedSegments, since=INTERNAL_VERSION, replies=(c.ChangedSegments,)),
-    Life(1005, c.ChangedSegments, since=INTERNAL_VERSION),
-    Life(1006, c.PurgeSegments, since=INTERNAL_VERSION, replies=(c.SegmentsPurged, c.NoSuchSegment)),
-    Life(1007, c.SegmentsPurged, since=INTERNAL_VERSION),
+    Life(1000, c.GetSegmentInfos, since=1001, replies=(c.SegmentInfos,)),
+    Life(1001, c.SegmentInfos, since=1001),
+    Life(1002, c.DeleteSegments, since=1001, replies=(c.SegmentsDeleted,)),
+    Life(1003, c.SegmentsDeleted, since=1001),
+    Life(1004, c.GetChangedSegments, since=1001, replies=(c.ChangedSegments,)),
+    Life(1005, c.ChangedSegments, since=1001),
+    Life(1006, c.PurgeSegments, since=1001, replies=(c.SegmentsPurged,)),
+    Life(1007, c.SegmentsPurged, since=1001),
+    Life(1020, c.AskStore, since=1002, replies=(c.StoreAnswer,)),
+    Life(1021, c.StoreAnswer, since=1002),
 )
 """Commands of our own: ``docs/formats/internal-commands.md``. They have the numbers 1000 to 1999."""
 

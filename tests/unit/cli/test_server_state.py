@@ -1,6 +1,7 @@
 """What ``headrace status`` makes of the answers of a server."""
 
 from headrace.cli.server.state import not_ready, waiting
+from headrace.cli.server.statistics import summary_of
 
 
 def part(name, status="UP", **details):
@@ -23,6 +24,29 @@ def test_each_part_that_is_not_ready_says_why():
         "container-1 is DOWN (waits for space)",
         "container-2 is DOWN (waits for its log, last failure: a torn frame)",
     ]
+
+
+def test_a_store_and_a_container_of_a_cluster_say_why_they_are_not_ready():
+    parts = {
+        "store-a": part("store-a", "DOWN", address="h:1", why="h:1 did not answer within 5 s"),
+        "container-1": part("container-1", "DOWN", why="there is no segment store"),
+    }
+    assert not_ready({"readiness": False, "status": "UP", "children": parts}) == [
+        "store-a is DOWN (h:1 did not answer within 5 s)",
+        "container-1 is DOWN (there is no segment store)",
+    ]
+    unanswered = [{"store": "a", "address": "h:1", "why": "it is silent"}]
+    assert waiting({"containers": {}, "unanswered": unanswered}) == [
+        "segment store h:1 does not answer: it is silent"
+    ]
+
+
+def test_a_summary_adds_up_what_the_stores_of_a_cluster_count():
+    store = {"cache": {"used_bytes": 1024, "bytes_max": 4096}, "listener": {"connections": 2}}
+    stores = {"a": {"statistics": store}, "b": {"statistics": store}, "c": {"statistics": {}}}
+    found = dict(summary_of({"containers": {}, "stores": stores}))
+    assert found["cache"] == "2.0 KiB of 8.0 KiB"
+    assert found["connections"].startswith("4, ")
 
 
 def test_a_server_that_hides_its_parts_is_not_ready_all_the_same():

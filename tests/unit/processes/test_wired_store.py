@@ -10,6 +10,7 @@ import pytest
 from headrace.errors import FencedOutError, WalWriteError
 from headrace.limits import MIB
 from headrace.processes import wired_store as data_plane
+from headrace.processes.beside_store import BesideStore
 from headrace.processes.config import StandaloneConfig
 from headrace.processes.wired_store import WiredStore
 from headrace.runtime.blocking import SystemThreads
@@ -299,7 +300,7 @@ async def test_a_container_whose_last_work_goes_wrong_leaves_no_file_open_and_no
 
 async def test_a_segment_store_alone_tells_how_it_is_and_what_it_counts(tmp_path):
     plane = WiredStore(StandaloneConfig(data_dir=str(tmp_path), containers=2), system_runtime(), 2)
-    transport = httpx.ASGITransport(app=probe_application([plane], "1.2.3"))
+    transport = httpx.ASGITransport(app=probe_application([plane], BesideStore(plane), "1.2.3"))
     async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as web:
 
         async def states():

@@ -18,9 +18,26 @@ from tests.unit.web.mill import Mill
 PATHS = [path.format(part="upperWheel") for _, path in PROCESS_RULES]
 
 
+class Store:
+    """The segment store of the process."""
+
+    paused = False
+
+    async def statistics(self, container=None):
+        numbers = [0, 1] if container is None else {0, 1} & {container}
+        return {"cache": {}, "containers": {str(number): {"health": {}} for number in numbers}}
+
+    async def optimisers(self):
+        return {"mode": "auto", "paused": self.paused, "containers": []}
+
+    async def pause_optimisers(self, *, paused):
+        self.paused = paused
+
+
 @asynccontextmanager
 async def serving(*parts, users=None):
-    server = WebServer(lambda: probe_application(parts, "1.2.3", users, ["mill.example.org"]), "127.0.0.1", 0)
+    names = ["mill.example.org"]
+    server = WebServer(lambda: probe_application(parts, Store(), "1.2.3", users, names), "127.0.0.1", 0)
     port = await server.start()
     server.serve()
     try:
@@ -65,6 +82,15 @@ async def test_the_status_of_a_probe_tells_whether_every_part_is_well(mill, stat
         assert (ready.status_code, live.status_code) == statuses
         assert ready.json()["details"] == {"notReady": waiting}
         assert "headrace_ready 0.0" in (await web.get("/metrics")).text
+
+
+async def test_a_store_says_what_it_counts_and_pauses_its_optimisers(web):
+    assert list((await web.get("/v1/debug/statistics")).json()["containers"]) == ["0", "1"]
+    assert list((await web.get("/v1/debug/statistics?container=1")).json()["containers"]) == ["1"]
+    assert (await web.get("/v1/debug/statistics?container=2")).status_code == 404
+    for paused in (True, False):
+        answer = await web.put("/v1/storage/optimiser", json={"paused": paused})
+        assert answer.json() == {"mode": "auto", "paused": paused, "containers": []}
 
 
 async def test_metrics_are_those_that_the_parts_bring(web):
@@ -119,4 +145,5 @@ async def test_users_need_what_they_need_at_a_controller():
         assert (await web.get("/health")).json()["children"]["upperWheel"]["details"] == {}
         who = [(), ("stranger",), ("reader",), ("admin",)]
         assert [await ask("/metrics", *names) for names in who] == [401, 403, 200, 200]
+        assert [await ask("/v1/debug/statistics", *names) for names in who] == [401, 403, 403, 200]
         assert [await ask("/v1/health/details/upperWheel", *names) for names in who] == [401, 403, 403, 200]

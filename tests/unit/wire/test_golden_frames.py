@@ -15,7 +15,8 @@ from headrace.wire.catalogue import INTERNAL, PROTOCOL
 from headrace.wire.frames import FrameDecoder, decode_payload, encode
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "wire" / "v17"
-GOLDEN_INTERNAL = GOLDEN.parent / "internal_v1"
+GOLDEN_INTERNAL = GOLDEN.parent / "internal_v2"
+FORMER_INTERNAL = GOLDEN.parent / "internal_v1"
 
 WRITER = bytes.fromhex("00112233445566778899aabbccddeeff")
 SEGMENT = "sc/st/0.#epoch.0"
@@ -120,3 +121,14 @@ def test_every_pinned_example_is_read_back(lives, golden):
     for life in lives:
         frame = bytes.fromhex(pinned[life.command.__name__])
         assert decode_payload(life.type_id, frame[8:]) == example_of(life.command)
+
+
+def test_what_a_process_of_the_version_before_sends_is_read():
+    former = dict(line.split() for line in (FORMER_INTERNAL / "catalogue.txt").read_text().splitlines()[1:])
+    for life in INTERNAL:
+        if life.since > 1001:
+            assert life.command.__name__ not in former
+            continue
+        read = decode_payload(life.type_id, bytes.fromhex(former[life.command.__name__])[8:])
+        added = {"containers": [], "problem": ""} if life.command is c.SegmentsPurged else {}
+        assert read == dataclasses.replace(example_of(life.command), **added)

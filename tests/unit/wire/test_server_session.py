@@ -28,8 +28,8 @@ def test_hello_is_always_answered_and_only_incompatible_peers_are_closed(high, l
 
 
 def test_only_processes_of_ours_are_told_that_there_are_internal_commands():
-    assert ServerSession().on_hello(c.Hello(1001, 5)) == (c.Hello(1001, 5), False)
-    assert ServerSession().on_hello(c.Hello(1999, 5)) == (c.Hello(1001, 5), False)
+    assert ServerSession().on_hello(c.Hello(1001, 5)) == (c.Hello(1002, 5), False)
+    assert ServerSession().on_hello(c.Hello(1999, 5)) == (c.Hello(1002, 5), False)
     assert ServerSession().on_hello(c.Hello(2000, 5)) == (c.Hello(17, 5), False)
 
 

@@ -9,8 +9,9 @@ from typing import Any
 from headrace.cluster.claim_node import Claim
 from headrace.cluster.facts_node import Facts
 from headrace.cluster.leader_node import Candidate
-from headrace.cluster.map_node import NOBODY, ContainerMap, Placement
+from headrace.cluster.map_node import ContainerMap, Placement
 from headrace.cluster.store_node import StoreNode
+from headrace.cluster.unserved import why_unserved
 from headrace.coordination.member_node import MemberNode
 
 
@@ -62,19 +63,9 @@ def _container(seen: Seen, number: int) -> ContainerState:
 
 
 def _why_unserved(seen: Seen, number: int, wanted: str) -> str:
-    if not seen.stores:
-        return "there is no segment store"
-    if not seen.candidates:
+    if seen.stores and not seen.candidates:
         return "there is no controller that places it"
-    if wanted == NOBODY:
-        return "the leader has not placed it yet"
-    store = seen.stores.get(wanted)
-    if store is None:
-        return f"its store {wanted} is gone, and the leader has not placed it anew yet"
-    failures = store.failures.get(number, 0)
-    if failures:
-        return f"it failed {failures} times at {store.endpoint}: the log of that store says why"
-    return f"{store.endpoint} recovers it"
+    return why_unserved(seen.stores, wanted, number)
 
 
 def problems_of(seen: Seen) -> list[str]:

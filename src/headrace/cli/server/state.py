@@ -21,6 +21,7 @@ def _words_of(part: Mapping[str, Any]) -> str:
     reasons = [
         f"waits for {details['waitsFor']}" if details.get("waitsFor") else "",
         f"last failure: {details['lastFailure']}" if details.get("lastFailure") else "",
+        details.get("why", ""),
     ]
     known = ", ".join(filter(None, reasons))
     return f"{part.get('name')} is {part.get('status')}{known and f' ({known})'}"
@@ -32,6 +33,8 @@ def waiting(statistics: Mapping[str, Any]) -> list[str]:
 
 
 def _waiting(statistics: Mapping[str, Any]) -> Iterator[str]:
+    for missing in statistics.get("unanswered", ()):
+        yield f"segment store {missing['address']} does not answer: {missing['why']}"
     for each in throttled(statistics):
         yield f"appends are delayed: {each}"
     for name, container in statistics.get("containers", {}).items():

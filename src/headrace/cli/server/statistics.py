@@ -12,8 +12,7 @@ from typing import Any
 def summary_of(statistics: Mapping[str, Any]) -> list[tuple[str, str]]:
     """Return ten names with what there is to say; numbers are sums over the containers."""
     online = [_at(each, "health", "online") for each in containers_of(statistics)]
-    cache = statistics.get("cache", {})
-    listener = statistics.get("listener", {})
+    cache, listener = _sums(statistics, "cache"), _sums(statistics, "listener")
     cached, stored, waiting = (
         total(statistics, "read_index", name) for name in ("cached_reads", "storage_reads", "waiting_reads")
     )
@@ -43,6 +42,14 @@ def summary_of(statistics: Mapping[str, Any]) -> list[tuple[str, str]]:
         ("throttled", ", ".join(throttled(statistics)) or "nothing"),
         ("storage", f"{size_words(written)} written, failures {failures:,.0f}"),
     ]
+
+
+def _sums(statistics: Mapping[str, Any], part: str) -> dict[str, float]:
+    """Return the numbers of a part, of all processes of the answer together."""
+    stores = statistics.get("stores", {}).values()
+    everywhere = [statistics.get(part, {}), *(each.get("statistics", {}).get(part, {}) for each in stores)]
+    names = {name for each in everywhere if isinstance(each, Mapping) for name in each}
+    return {name: sum(_at(each, name) for each in everywhere) for name in names}
 
 
 def containers_of(statistics: Mapping[str, Any]) -> list[Any]:

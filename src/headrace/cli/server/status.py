@@ -14,7 +14,14 @@ from headrace.cli.rest_questions import ask_rest
 from headrace.cli.server.state import not_ready, waiting
 from headrace.cli.server.statistics import oldest_s, size_words, unstored_bytes
 from headrace.cli.servers import Connection, RestServer
-from headrace.errors import EXIT_CODES, AccessDeniedError, ConnectionLostError, HeadraceError, OverloadError
+from headrace.errors import (
+    EXIT_CODES,
+    AccessDeniedError,
+    ConnectionLostError,
+    HeadraceError,
+    InvalidArgumentError,
+    OverloadError,
+)
 
 if TYPE_CHECKING:  # the connection imports the client when it is made
     from headrace.client.blocking import BlockingClient
@@ -36,7 +43,7 @@ def show_status(*, rest: RestServer, connection: Connection, as_json: bool) -> N
     """Print the state of a server. Exit code 4 if it is not ready."""
     if not rest.address:
         rest = _rest_beside(connection)
-    health = ask_rest(rest, "/v1/health", "health")
+    health = _health(rest)
     if not isinstance(health, dict) or "readiness" not in health:
         raise ConnectionLostError(f"{rest.address} does not answer like a server of ours")
     why = not_ready(health)
@@ -78,6 +85,14 @@ def _rest_beside(connection: Connection) -> RestServer:
     scheme = "https" if controller.tls else "http"
     host = controller.endpoints[0].host_in_uri
     return RestServer(f"{scheme}://{host}:{_REST_PORT}", connection.tls_ca)
+
+
+def _health(rest: RestServer) -> Any:
+    """Return the health of all processes, as a controller knows it; else that of the process."""
+    try:
+        return ask_rest(rest, "/v1/cluster/health", "health")
+    except (AccessDeniedError, InvalidArgumentError):  # it is no controller, or this user may not know
+        return ask_rest(rest, "/v1/health", "health")
 
 
 def _statistics(rest: RestServer) -> dict[str, Any] | None:

@@ -92,12 +92,6 @@ class TruncateRequest(Model):
     cut: str | dict[str, int]
 
 
-class OptimiserRequest(Model):
-    """Whether the merging of small chunks pauses."""
-
-    paused: bool
-
-
 # ---------------------------------------------------------------------------------------- answers
 
 
@@ -220,26 +214,3 @@ class FailedEvents(Model):
 
     events: list[FailedEvent]
     dropped: int
-
-
-class ContainerOptimiser(Model):
-    """The merging of small chunks in one container."""
-
-    container: int
-    state: str
-    rounds: int
-    rounds_failed: int
-    candidates_left: int
-    rewrites: int
-    chunks_replaced: int
-    chunks_made: int
-    bytes_rewritten: int
-    bytes_given_back: int
-
-
-class OptimiserStatus(Model):
-    """The merging of small chunks."""
-
-    mode: str
-    paused: bool
-    containers: list[ContainerOptimiser]

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from headrace.controller.rest import models as m
-from headrace.web.models import HealthStatus, Model
+from headrace.web.models import HealthStatus, Model, OptimiserRequest, OptimiserStatus
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,22 +144,27 @@ OPERATIONS: Final[Mapping[tuple[str, str], Operation]] = {
         for name, (kind, text) in _HEALTH_VIEWS.items()
         for tail, whose, what in (("", "", "the process"), ("/{part}", "Part", "one part"))
     },
+    ("GET", "/v1/cluster/health"): Operation(
+        "getClusterHealth",
+        "Health of every segment store and container, wherever they run, and of this controller.",
+        HealthStatus,
+    ),
     ("GET", "/v1/storage/optimiser"): Operation(
-        "getOptimiser", "How far the merging of small chunks is.", m.OptimiserStatus, refusals=(404,)
+        "getOptimiser", "How far the merging of small chunks is.", OptimiserStatus, refusals=(404,)
     ),
     ("PUT", "/v1/storage/optimiser"): Operation(
         "pauseOptimiser",
         "Pause or resume the merging of small chunks.",
-        m.OptimiserStatus,
-        body=m.OptimiserRequest,
-        refusals=(404,),
+        OptimiserStatus,
+        body=OptimiserRequest,
+        refusals=(404, 503),
     ),
     ("GET", "/v1/debug/statistics"): Operation(
         "getStatistics",
-        "What every part of the process counts. No stable interface.",
+        "What every part of the process counts, and of the stores of its cluster. No stable interface.",
         _JSON_OBJECT,
         options=(Option("container", int, "only this container"),),
-        refusals=(404,),
+        refusals=(404, 503),
     ),
     ("GET", "/v1/debug/failed-events"): Operation(
         "getFailedEvents", "Requests between controllers that were set aside.", m.FailedEvents

@@ -17,7 +17,6 @@ from starlette.types import ASGIApp
 
 from headrace import __version__
 from headrace.controller.rest.controller_part import ControllerPart
-from headrace.controller.rest.debug import debug_handlers
 from headrace.controller.rest.described import description_handlers
 from headrace.controller.rest.documents import (
     EventsPage,
@@ -29,6 +28,7 @@ from headrace.controller.rest.documents import (
     segment_offsets,
     stream_property,
 )
+from headrace.controller.rest.failed_events import FAILED_PATH, failed_events_handler
 from headrace.controller.rest.models import (
     SEALED,
     CreateScopeRequest,
@@ -45,10 +45,7 @@ from headrace.controller.rest.models import (
     TruncateRequest,
     UpdateStreamRequest,
 )
-from headrace.controller.rest.optimiser import PATH as OPTIMISER_PATH
-from headrace.controller.rest.optimiser import optimiser_handlers
 from headrace.controller.rest.rules import RULES
-from headrace.controller.rest.store_beside import StoreBeside
 from headrace.controller.server import Controller
 from headrace.controller.store.rows.stream_row import StreamRow, decode_stream
 from headrace.controller.workflows.cuts_in_time import cut_at
@@ -61,10 +58,19 @@ from headrace.security.resources import scope_resource, stream_resource
 from headrace.web.admission import shows
 from headrace.web.answers import answer
 from headrace.web.application import make_application, make_routes
+from headrace.web.asked_stores import AskedStores
 from headrace.web.bodies import body_of
 from headrace.web.probes import probe_handlers
 from headrace.web.process_parts import ProcessPart, metrics_of
 from headrace.web.refusals import Handler, InvalidFieldError, refusal
+from headrace.web.store_pages import (
+    HEALTH_PATH,
+    OPTIMISER_PATH,
+    STATISTICS_PATH,
+    cluster_health_handler,
+    optimiser_handlers,
+    statistics_handler,
+)
 
 _PAGE_ROWS: Final = 1000
 _SHOWN_CHARS: Final = 40
@@ -78,17 +84,18 @@ class RestRoutes:
     def __init__(
         self,
         controller: Controller,
-        store: StoreBeside | None = None,
+        stores: AskedStores | None = None,
         gatekeeper: Gatekeeper | None = None,
         hosts: Iterable[str] = (),
         parts: Sequence[ProcessPart] = (),
     ) -> None:
         """Answer every caller; with a ``gatekeeper`` those that the rules allow it. ``hosts``: names under
         which requests are answered, beside addresses and localhost. ``parts``: others of this process.
+        ``stores``: all segment stores, wherever they run.
         """
         self._parts = parts
         self._controller = controller
-        self._store = store
+        self._stores = stores
         self._gatekeeper = gatekeeper
         self._hosts = hosts
         self._context = controller.context
@@ -116,23 +123,28 @@ class RestRoutes:
         }
         table: dict[str, dict[str, Handler]] = {
             "/ping": {"GET": self.ping},
-            OPTIMISER_PATH: optimiser_handlers(self._store),
+            OPTIMISER_PATH: optimiser_handlers(self._stores),
         }
         for path, handlers in needs_metadata.items():
             table[path] = {verb: self._when_ready(handler) for verb, handler in handlers.items()}
-        always = self._watched() | debug_handlers(self._controller, self._store) | description_handlers()
+        always = self._watched() | self._asked() | description_handlers()
         table |= {path: {"GET": handler} for path, handler in always.items()}
         return make_routes(table, RULES, self._gatekeeper)
 
     def _watched(self) -> dict[str, Handler]:
         """Return what answers a GET of health and metrics: of the controller, and of what is beside it."""
-        own, beside = ControllerPart(self._controller), [*self._parts]
-        if self._store is not None:
-            beside.append(self._store)
-        with_details = self._gatekeeper is None
-        return probe_handlers(
-            [own, *beside], metrics_of([*beside, own]), __version__, with_details=with_details
-        )
+        own, with_details = ControllerPart(self._controller), self._gatekeeper is None
+        metrics = metrics_of([*self._parts, own])
+        return probe_handlers([own, *self._parts], metrics, __version__, with_details=with_details)
+
+    def _asked(self) -> dict[str, Handler]:
+        """Return what answers a GET of what is known of all segment stores, and of this controller."""
+        own = ControllerPart(self._controller)
+        return {
+            STATISTICS_PATH: statistics_handler(self._stores, own.statistics),
+            HEALTH_PATH: cluster_health_handler(self._stores, own.contributors),
+            FAILED_PATH: failed_events_handler(self._controller),
+        }
 
     def _when_ready(self, handler: Handler) -> Handler:
         """Refuse what needs metadata while there is none to ask: the listener is up before the containers."""
@@ -232,11 +244,11 @@ class RestRoutes:
         """Of our own: when it answers, what lies before the head is in no file and no object any more."""
         scope, name = request.path_params["scope"], request.path_params["stream"]
         row = (await self._context.directory.get(scope, name)).row
-        if self._store is None:
+        if self._stores is None:
             return refusal(404, "there is no segment store in this process")
         heads = dict(row.truncation or ())
         segments = heads.keys() | dict(row.truncating or ()).keys()
-        await self._store.purge([segment_name(scope, name, segment_id) for segment_id in sorted(segments)])
+        await self._stores.purge([segment_name(scope, name, segment_id) for segment_id in sorted(segments)])
         text = StreamCut.from_offsets(scope, name, heads).as_text() if heads else UNSET
         return answer(PurgedStream(scope, name, text, segment_offsets(heads)))
 

@@ -56,9 +56,7 @@ RULES: Final[Rules] = {
     ("GET", f"{_A_SCOPE}/readergroups"): _scope(_READ),
     ("GET", _A_GROUP): _group(_READ),
     ("DELETE", _A_GROUP): _group(_UPDATE),
-    ("GET", "/v1/storage/optimiser"): on_root(_UPDATE),
-    ("PUT", "/v1/storage/optimiser"): on_root(_UPDATE),
-    ("GET", "/v1/debug/statistics"): on_root(_UPDATE),
+    ("GET", "/v1/cluster/health"): on_root(_UPDATE),
     ("GET", "/v1/debug/failed-events"): on_root(_UPDATE),
 }
 """By verb and path, without a slash at its end. A HEAD is a GET."""

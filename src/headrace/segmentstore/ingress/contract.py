@@ -20,7 +20,11 @@ class StoreFacade(SegmentAccess, Protocol):
 
     async def segment_info(self, segment: str, /) -> SegmentInfo: ...
 
-    async def purge(self, segments: Sequence[str]) -> None: ...
+    async def purge(self, segments: Sequence[str]) -> dict[int, BaseException | None]:
+        """Return the failure, if there is one, by container that runs here."""
+
+    async def answer(self, question: bytes) -> bytes:
+        """Answer what another process of Headrace asks about this one. Raises InvalidArgumentError."""
 
     async def read(self, segment: str, /, offset: int, length_max: int, *, wait: bool) -> ReadResult:
         """Without ``wait``, wait for storage only: a read at the tail is answered with nothing."""

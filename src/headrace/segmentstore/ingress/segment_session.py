@@ -41,6 +41,7 @@ class SegmentSession:
             c.DeleteSegments: self.delete_many,
             c.GetChangedSegments: self.changed,
             c.PurgeSegments: self.purge,
+            c.AskStore: self.ask,
         }
 
     async def create(self, request: c.CreateSegment) -> Reply:
@@ -129,8 +130,10 @@ class SegmentSession:
         return c.ChangedSegments.of(request, *await self._store.changed_segments(request.marker))
 
     async def purge(self, request: c.PurgeSegments) -> Reply:
-        await self._store.purge(request.segments)
-        return c.SegmentsPurged(request.request_id)
+        return c.SegmentsPurged.of(request, await self._store.purge(request.segments))
+
+    async def ask(self, request: c.AskStore) -> Reply:
+        return c.StoreAnswer(request.request_id, await self._store.answer(request.question))
 
 
 def _merged(request: c.MergeSegmentsBatch, lengths: Sequence[int]) -> Reply:

@@ -94,6 +94,9 @@ from headrace.wire.commands.errors import (
     WrongHost as WrongHost,
 )
 from headrace.wire.commands.internal import (
+    AskStore as AskStore,
+)
+from headrace.wire.commands.internal import (
     ChangedSegments as ChangedSegments,
 )
 from headrace.wire.commands.internal import (
@@ -116,6 +119,9 @@ from headrace.wire.commands.internal import (
 )
 from headrace.wire.commands.internal import (
     SegmentsPurged as SegmentsPurged,
+)
+from headrace.wire.commands.internal import (
+    StoreAnswer as StoreAnswer,
 )
 from headrace.wire.commands.kinds import (
     Command as Command,

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Final
 
-from headrace.errors import InvalidArgumentError
+from headrace.errors import InvalidArgumentError, OwnershipError
 from headrace.limits import LIST_COUNT_MAX, MIB
 from headrace.model.segment_access import SegmentFacts
 from headrace.wire.commands.kinds import InternalRequest, Reply
@@ -21,6 +21,7 @@ from headrace.wire.fields import (
     SizedNames,
     Text,
     Texts,
+    Versions,
 )
 
 CHANGED_BYTES_MAX: Final = 4 * MIB
@@ -28,6 +29,11 @@ CHANGED_BYTES_MAX: Final = 4 * MIB
 
 PARTS_MAX: Final = 4096
 """Of the changed segments of one store."""
+
+ANSWER_BYTES_MAX: Final = 8 * MIB
+"""Of what a store says of itself."""
+
+_PROBLEM_CHARS_MAX: Final = 1000
 
 
 @dataclass(slots=True)
@@ -127,6 +133,34 @@ class PurgeSegments(InternalRequest):
 
 @dataclass(slots=True)
 class SegmentsPurged(Reply):
-    """Nothing of that can be read any more."""
+    """Nothing of that can be read any more in these ``containers`` of the store; of others that it has,
+    ``problem`` says why not, unless they are leaving it.
+    """
 
     request_id: Int64
+    containers: Versions = field(default_factory=list)
+    problem: Text = ""
+
+    @classmethod
+    def of(cls, request: PurgeSegments, found: Mapping[int, BaseException | None]) -> SegmentsPurged:
+        """Return the answer for the failures, if there are any, by container."""
+        why = [error for error in found.values() if error and not isinstance(error, OwnershipError)]
+        done = sorted(number for number, error in found.items() if error is None)
+        return cls(request.request_id, done, str(why[0])[:_PROBLEM_CHARS_MAX] if why else "")
+
+
+@dataclass(slots=True)
+class AskStore(InternalRequest):
+    """Ask a store about itself, by a JSON object."""
+
+    request_id: Int64
+    delegation_token: Text
+    question: Bytes
+
+
+@dataclass(slots=True)
+class StoreAnswer(Reply):
+    """What the store says, as a JSON value."""
+
+    request_id: Int64
+    answer: Bytes

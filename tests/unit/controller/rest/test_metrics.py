@@ -58,7 +58,7 @@ class Store:
 @pytest.fixture
 async def web(world):
     async with world.running() as controller:
-        transport = httpx.ASGITransport(app=RestRoutes(controller, Store()).application())
+        transport = httpx.ASGITransport(app=RestRoutes(controller, parts=[Store()]).application())
         async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
             yield client
 

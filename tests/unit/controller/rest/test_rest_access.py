@@ -37,6 +37,7 @@ TABLE_OF_THE_PROTOCOL = {
     (ROOT, READ): "GET /v1/scopes GET /metrics",
     (ROOT, UPDATE): """POST /v1/scopes                DELETE /v1/scopes/{scope}
         GET /v1/health/details        GET /v1/health/details/{part}
+        GET /v1/cluster/health
         GET /v1/storage/optimiser     PUT /v1/storage/optimiser
         GET /v1/debug/statistics      GET /v1/debug/failed-events""",
     (SCOPE, READ): """GET /v1/scopes/{scope}      GET /v1/scopes/{scope}/streams

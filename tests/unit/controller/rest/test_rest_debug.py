@@ -11,6 +11,7 @@ from headrace.controller.rest.routes import RestRoutes
 from headrace.controller.store.contract import ABSENT
 from headrace.controller.store.rows.event_rows import FailedEventRow, ProgressRow
 from headrace.processes.store_health import store_contributors
+from headrace.runtime.statistics import plain_values
 
 
 @dataclass(slots=True)
@@ -28,7 +29,7 @@ class Condition:
 
 
 class SegmentStoreBeside:
-    """Three containers, one of them offline."""
+    """Three containers, one of them offline: as a part of the process, and as REST asks it."""
 
     metrics = ()
 
@@ -56,8 +57,25 @@ async def controller(world):
         yield running
 
 
+class Asked:
+    def __init__(self, part):
+        self.part = part
+
+    async def statistics(self, container=None):
+        found = plain_values(self.part.statistics())
+        if container is not None:
+            found["containers"] = {n: each for n, each in found["containers"].items() if n == str(container)}
+        return found
+
+    async def health(self):
+        return self.part.contributors()
+
+
 def client_of(controller, inside=None):
-    transport = httpx.ASGITransport(app=RestRoutes(controller, inside).application())
+    routes = RestRoutes(controller)
+    if inside is not None:
+        routes = RestRoutes(controller, Asked(inside), parts=[inside])
+    transport = httpx.ASGITransport(app=routes.application())
     return httpx.AsyncClient(transport=transport, base_url="http://localhost/v1")
 
 
@@ -70,7 +88,8 @@ async def test_every_field_of_a_statistics_class_is_shown_by_itself(controller):
         assert (await web.get("/debug/statistics/")).status_code == 200
         one = (await web.get("/debug/statistics?container=1")).json()
         assert one["containers"] == {"1": {"log": {"reads": 2}}}
-        assert (await web.get("/debug/statistics?container=2")).status_code == 404
+        for unknown in ("2", "-1", "x", "1.", "9" * 30, "\u0661"):
+            assert (await web.get(f"/debug/statistics?container={unknown}")).status_code == 404
 
 
 async def test_a_controller_without_a_segment_store_tells_about_itself(controller):
@@ -89,6 +108,18 @@ async def test_an_offline_container_is_seen_in_health_with_its_reason(controller
         details = (await web.get("/health/details/container-1")).json()
         assert details == {"restarts": "7", "lastFailure": "DataCorruptionError: a bit", "waitsFor": ""}
         assert "disk" in (await web.get("/health/details/container-2")).json()["waitsFor"]
+
+
+async def test_the_health_of_the_cluster_has_the_stores_wherever_they_are(controller):
+    """Here the store is no part of the process."""
+    routes = RestRoutes(controller, Asked(SegmentStoreBeside()))
+    transport = httpx.ASGITransport(app=routes.application())
+    async with httpx.AsyncClient(transport=transport, base_url="http://localhost/v1") as web:
+        whole = (await web.get("/cluster/health")).json()
+        assert whole["children"].keys() >= {"GRPCServer", "container-0", "container-1"}
+        assert (whole["status"], whole["readiness"]) == ("UP", False)
+        assert whole["details"]["notReady"].startswith("container-1, container-2 (waits for")
+        assert (await web.get("/health")).json()["readiness"] is True
 
 
 async def test_a_process_with_an_offline_container_is_up_and_alive_but_not_ready(controller):

@@ -10,16 +10,15 @@ from headrace.storage.chunks.rewriter import RewriteStatistics
 
 
 class Optimisers:
-    metrics = ()
     paused = False
 
-    def optimisers(self):
+    async def optimisers(self):
         rewrites = RewriteStatistics(2, 16, 2, 16_000, 0, 0)
         state = "paused" if self.paused else "resting"
         found = {1: OptimiserStatistics(state, 7, 0, 9, 0, 3, rewrites)}
         return optimiser_status("auto", paused=self.paused, found=found)
 
-    def pause_optimisers(self, *, paused):
+    async def pause_optimisers(self, *, paused):
         self.paused = paused
 
 

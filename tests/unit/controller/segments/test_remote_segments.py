@@ -22,7 +22,7 @@ from headrace.model.endpoint import Endpoint
 from headrace.security.permission import Permission
 from headrace.security.tokens import EVERYTHING, TokenKey, issue
 from headrace.wire import commands as c
-from headrace.wire.catalogue import VERSION
+from headrace.wire.catalogue import INTERNAL_VERSION, VERSION
 from headrace.wire.frames import FrameDecoder, encode
 from tests.remote_stores import TwoStores, calling, listening
 
@@ -33,7 +33,7 @@ CLOSE = object()
 class Scripted:
     """A store that answers by a function of the request; CLOSE hangs up, None says nothing."""
 
-    def __init__(self, answer, version=1001):
+    def __init__(self, answer, version=INTERNAL_VERSION):
         self.answer = answer
         self.version = version
         self.asked = []
@@ -60,7 +60,7 @@ class Scripted:
 
 
 @asynccontextmanager
-async def scripted(answer, version=1001):
+async def scripted(answer, version=INTERNAL_VERSION):
     store = Scripted(answer, version)
     server = await asyncio.start_server(store.serve, "127.0.0.1", 0)
     store.endpoint = Endpoint("127.0.0.1", server.sockets[0].getsockname()[1])
@@ -158,7 +158,6 @@ async def test_a_store_without_internal_commands_is_sent_none():
             segments.segment_infos([A]),
             segments.delete_segments([A]),
             segments.changed_segments(b""),
-            segments.purge([A]),
         ):
             with pytest.raises(UnsupportedError):
                 await call
@@ -296,13 +295,11 @@ async def test_a_server_signs_for_itself_and_nobody_else_deletes_many():
         await segments.append(A, b"abc")
         marker, changed = await segments.changed_segments(b"")
         assert changed == [(A, 3)]
-        await segments.purge([A])
         assert (await curious.segment_info(A)).length == 3
         for call in (
             curious.segment_infos([A]),
             curious.delete_segments([A]),
             curious.changed_segments(marker),
-            curious.purge([A]),
             curious.append(A, b"x"),
         ):
             with pytest.raises(PermissionDeniedError):
@@ -323,7 +320,6 @@ async def test_changes_of_several_stores_are_told_together_and_markers_last():
         assert sorted(changed) == [(name, 0) for name in names]
         await segments.append(names[0], b"abc")
         assert (names[0], 3) in (await segments.changed_segments(marker))[1]
-        await segments.purge(names)
 
 
 async def test_more_changes_than_an_answer_has_are_asked_for_in_parts():
@@ -338,19 +334,6 @@ async def test_more_changes_than_an_answer_has_are_asked_for_in_parts():
         _, changed = await segments.changed_segments(b"")
         assert sorted(changed) == sorted((f"{part}", 1) for part in range(16))
         assert len(store.asked) == 2 + 16
-
-
-async def test_a_purge_asks_the_owner_of_a_segment_also_if_it_is_no_known_store():
-    class New(Told):
-        def stores(self):
-            return []
-
-    def answer(request):
-        return c.SegmentsPurged(request.request_id)
-
-    async with scripted(answer) as store, calling(New(store.endpoint)) as segments:
-        await segments.purge([A])
-        assert [request.segments for request in store.asked] == [[A]]
 
 
 async def test_a_read_at_the_tail_tells_what_long_term_storage_refuses_and_outlives_lost_connections():

@@ -1,9 +1,12 @@
 """What processes of Headrace ask each other: over one connection of a real store, and who may."""
 
 import asyncio
+import json
 
 import pytest
 
+from headrace.errors import FencedOutError, StorageWriteError
+from headrace.processes.beside_store import BesideStore
 from headrace.processes.config import StandaloneConfig
 from headrace.processes.wired_store import WiredStore
 from headrace.runtime.context import system_runtime
@@ -19,14 +22,19 @@ KEY = TokenKey(b"k" * 64)
 
 
 @pytest.fixture
-async def store():
+async def data_plane():
     data_plane = WiredStore(StandaloneConfig(in_memory=True), system_runtime(), 2)
     await data_plane.start()
     for name in ("s/a/0.#epoch.0", "s/b/0.#epoch.0"):
         await data_plane.store.create_segment(name)
         await data_plane.store.append(name, b"abc")
-    yield data_plane.store
+    yield data_plane
     await data_plane.stop()
+
+
+@pytest.fixture
+def store(data_plane):
+    return data_plane.store
 
 
 @pytest.fixture
@@ -39,7 +47,7 @@ async def home(store):
 @pytest.fixture
 async def peer(home):
     peer = Peer(home)
-    await peer.ask(c.Hello(1001, 5))
+    await peer.ask(c.Hello(1002, 5))
     return peer
 
 
@@ -78,7 +86,43 @@ async def test_changed_segments_are_told_in_the_parts_that_were_asked_for(peer):
 
 
 async def test_purge_of_what_lives_is_answered(peer):
-    assert await ask(peer, c.PurgeSegments(3, "", ["s/a/0.#epoch.0"])) == [c.SegmentsPurged(3)]
+    names = ["s/a/0.#epoch.0", "s/elsewhere/0.#epoch.0"]
+    assert await ask(peer, c.PurgeSegments(3, "", names)) == [c.SegmentsPurged(3, [0, 1])]
+
+
+async def test_a_purge_that_fails_in_a_container_is_answered_with_why_and_one_that_leaves_is_not(peer, store):
+    found = {0: None, 1: FencedOutError("taken"), 2: StorageWriteError("locked"), 3: None}
+    answer = c.SegmentsPurged.of(c.PurgeSegments(3, "", []), found)
+    assert answer == c.SegmentsPurged(3, [0, 3], "locked")
+    assert c.SegmentsPurged.of(c.PurgeSegments(3, "", []), {1: FencedOutError("taken")}).problem == ""
+
+
+async def test_a_store_answers_what_it_is_asked_about_itself(peer, data_plane, store):
+    (refused,) = await ask(peer, c.AskStore(4, "", b'{"about": "health"}'))
+    assert isinstance(refused, c.OperationUnsupported)
+    store.answer = BesideStore(data_plane).answer
+    (reply,) = await ask(peer, c.AskStore(4, "", b'{"about": "health"}'))
+    assert [each["name"] for each in json.loads(reply.answer)] == [
+        *("longTermStorage", "container-0", "container-1")
+    ]
+    (reply,) = await ask(peer, c.AskStore(4, "", b'{"about": "statistics", "container": 1}'))
+    assert list(json.loads(reply.answer)["containers"]) == ["1"]
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        *(b"", b"{", b"[]", b"7", b"{}", b'{"about": "secrets"}', b'{"about": "pause"}', b"[" * 4000),
+        *(b'{"about": "pause", "paused": 1}', b'{"about": "statistics", "container": "1"}', b" " * 5000),
+    ],
+)
+async def test_what_no_store_is_asked_is_refused_and_changes_nothing(peer, data_plane, store, question):
+    store.answer = BesideStore(data_plane).answer
+    (reply,) = await ask(peer, c.AskStore(5, "", question))
+    assert isinstance(reply, c.ErrorMessage)
+    assert "a store is not asked that" in reply.message
+    assert not data_plane.optimisers()["paused"]
+    assert not peer.closed
 
 
 @pytest.mark.parametrize(

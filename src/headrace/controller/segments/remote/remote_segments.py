@@ -46,7 +46,6 @@ from headrace.wire.commands.internal import PARTS_MAX
 from headrace.wire.fields import ListedSegment
 
 _APPEND_BYTES_MAX: Final = WIRE_PAYLOAD_BYTES_MAX - 64
-_PURGE_TIMEOUT_S: Final = 600.0
 _POLL_PAUSE_S: Final = 1.0
 _PARTS_FACTOR: Final = 4
 
@@ -180,22 +179,6 @@ class RemoteSegments(RemoteTables):
                 return following, changed
             parts *= _PARTS_FACTOR
         raise UnsupportedError(f"{endpoint} has more changed segments than it can say")
-
-    async def purge(self, segments: Sequence[str]) -> None:
-        """Make unreadable, in every store, what these segments have lost by truncation, and what was deleted
-        of any.
-        """
-        owned: dict[Endpoint, list[str]] = {}
-        for segment in segments:
-            owned.setdefault(self._connected.locator.locate(segment), []).append(segment)
-
-        async def ask(endpoint: Endpoint) -> c.SegmentsPurged:
-            names = owned.get(endpoint, [])
-            return await self._calls.ask_store(
-                endpoint, lambda token: c.PurgeSegments(0, token, names), c.SegmentsPurged, _PURGE_TIMEOUT_S
-            )
-
-        await self._calls.ask_each({*self._connected.locator.stores(), *owned}, ask)
 
     # ---- bytes
 
