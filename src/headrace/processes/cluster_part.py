@@ -5,10 +5,22 @@ from __future__ import annotations
 from typing import Final
 
 from headrace.cluster.placement_service import PlacementService
-from headrace.web.metrics.metric import Metric
+from headrace.web.metrics.metric import Metric, gauges
 from headrace.web.process_parts import UP, Contributor
 
 _SHOWN_MAX: Final = 20
+
+CLUSTER_METRICS: Final[tuple[Metric, ...]] = (
+    *gauges(
+        "cluster",
+        "headrace_cluster",
+        ("leads", "leads", "Whether this controller gives containers to stores: 1 or 0."),
+        ("stores", "stores", "Live segment stores, as this controller knows them."),
+        ("containers", "containers", "Containers of the cluster."),
+        ("served", "containers_served", "Containers that a live store serves."),
+    ),
+)
+"""What a controller of a cluster adds."""
 
 
 class ClusterPart:
@@ -18,7 +30,7 @@ class ClusterPart:
     that looks at readiness would else take away every controller at once.
     """
 
-    metrics: tuple[Metric, ...] = ()
+    metrics = CLUSTER_METRICS
 
     def __init__(self, service: PlacementService, containers: int) -> None:
         self._service = service
@@ -30,7 +42,14 @@ class ClusterPart:
         return UP
 
     def statistics(self) -> dict[str, object]:
-        return {}
+        return {
+            "cluster": {
+                "leads": self._service.is_leader,
+                "stores": len(self._service.placement.stores),
+                "containers": self._containers,
+                "served": self._containers - len(self.unserved()),
+            }
+        }
 
     def contributors(self) -> list[Contributor]:
         unserved = self.unserved()

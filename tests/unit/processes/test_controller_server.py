@@ -121,6 +121,9 @@ async def test_it_is_alive_before_there_are_stores_and_goes_on_when_its_sessions
                         assert await client.create_stream("s", "u")
                     details = (await web.get("/ready")).json()["children"]["cluster"]["details"]
                     assert details == {"leads": "yes", "stores": "1", "served": "2 of 2"}
+                    metrics = (await web.get("/metrics")).text
+                    for line in ("leads 1.0", "stores 1.0", "containers 2.0", "containers_served 2.0"):
+                        assert f"\nheadrace_cluster_{line}\n" in metrics
         finally:
             starting.cancel()
             await asyncio.wait([starting])
