@@ -191,7 +191,7 @@ BUGS = [
     (forget_reads_that_wait_at_a_deleted_segment, "read_index", 12, 4),
     (cache_what_arrives_for_an_evicted_segment, "read_index", 400, 164),
     (open_a_table_beside_the_appends_of_its_predecessor, "tables", 1500, 36),
-    (raise_the_error_of_a_predecessor, "tables", 600, 6),
+    (raise_the_error_of_a_predecessor, "tables", 600, 24),
     (take_in_only_what_a_caller_waits_for, "tables", 400, 91),
     (wait_for_what_a_retired_table_believes, "tables", 2500, 1908),
     (confirm_what_is_not_durable, "tables", 100, 1),
@@ -200,7 +200,7 @@ BUGS = [
     (refuse_a_deleted_table_at_once, "tables", 40, 15),
     (compact_only_what_the_log_takes_in_one_piece, "tables", 500, 206),
     (move_what_was_replaced_meanwhile, "tables", 2000, 1060),
-    (truncate_what_the_index_lacks, "tables", 400, 8),
+    (truncate_what_the_index_lacks, "tables", 400, 36),
     (forget_removals, "tables", 400, 2),
 ]
 
