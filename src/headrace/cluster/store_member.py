@@ -13,6 +13,7 @@ from typing import Final
 
 from headrace.cluster.container_host import ContainerHost
 from headrace.cluster.container_steps import ContainerSteps
+from headrace.cluster.leader_node import LEADER
 from headrace.cluster.lease_gate import LeaseGate
 from headrace.cluster.session_works import (
     ask_until_known,
@@ -24,6 +25,7 @@ from headrace.cluster.store_node import StoreNode, encode_store, store_path
 from headrace.cluster.watched_placement import WatchedPlacement
 from headrace.coordination.contract import Coordinator, Session
 from headrace.errors import (
+    HeadraceError,
     MetadataConflictError,
     NodeExistsError,
     NoSuchNodeError,
@@ -68,22 +70,35 @@ class StoreMember:
         self._draining = False
         self._steps: ContainerSteps | None = None
         """While there is a session."""
+        self._session: Session | None = None
         self._published: StoreNode | None = None
         self.placement.on_change(self._changed.set)
+
+    @property
+    def session(self) -> Session:
+        """The present one. Raises SessionExpiredError: there is none now."""
+        if self._session is None:
+            raise SessionExpiredError("the store has no session with the coordinator now")
+        return self._session
 
     def start(self) -> None:
         """Be a member from now on."""
         self._supervisor.spawn("sessions", serve_sessions(self._coordinator, self._entropy, self._serve))
 
     async def stop(self, drain_timeout_s: float = 30.0) -> None:
-        """Leave: let others take over what they can, for at most ``drain_timeout_s``, and end the rest."""
+        """Leave: let others take over what they can, for at most ``drain_timeout_s``, and end the rest.
+
+        If there is no controller that could lead, nobody gives them to others: they are ended at once.
+        """
         self.drain()
         try:
             async with asyncio.timeout(drain_timeout_s):
-                while not self._is_drained():
+                while not self._is_drained() and await self._may_be_relieved():
                     self._acted.clear()
                     await self._acted.wait()
         except TimeoutError:
+            pass
+        if not self._is_drained():
             _log.warning("the store leaves with containers that were not taken over")
         await self._supervisor.stop()
 
@@ -111,6 +126,7 @@ class StoreMember:
     async def _serve(self, session: Session) -> None:
         """Be a member until the session is over, or until cancelled."""
         self.id = self._entropy.token(_ID_BYTES).hex()
+        self._session = session
         steps = self._steps = ContainerSteps(
             session,
             self.id,
@@ -132,7 +148,7 @@ class StoreMember:
             )
         finally:
             self._gate.end()
-            self._steps = None
+            self._steps = self._session = None
             self._acted.set()
             await steps.end()
 
@@ -171,6 +187,12 @@ class StoreMember:
     def _node(self) -> StoreNode:
         failures = {} if self._steps is None else self._steps.containers.failures()
         return replace(self._base, draining=self._draining, failures=failures)
+
+    async def _may_be_relieved(self) -> bool:
+        try:
+            return bool(await self.session.children(LEADER))
+        except HeadraceError:
+            return True  # it is not known
 
     def _is_drained(self) -> bool:
         """Whether nothing is here any more, or nobody else could take it."""

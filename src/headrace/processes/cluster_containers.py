@@ -14,11 +14,12 @@ from headrace.cluster.watched_placement import WatchedPlacement
 from headrace.coordination.contract import Coordinator, Session
 from headrace.errors import ContainerOfflineError, DataCorruptionError, FencedOutError
 from headrace.model.endpoint import Endpoint
+from headrace.runtime.blocking import Threads
 from headrace.segmentstore.container.container import SegmentContainer
 from headrace.segmentstore.hosting.assignment import ContainerAssignment
 from headrace.segmentstore.hosting.hosted_container import HostedContainer
 from headrace.segmentstore.hosting.registry import ContainerRegistry
-from headrace.wal.logs import FoundLogs
+from headrace.wal.logs import FoundLog, FoundLogs
 
 T = TypeVar("T")
 
@@ -33,12 +34,18 @@ async def in_session(coordinator: Coordinator, ask: Callable[[Session], Awaitabl
 
 
 class OpenedLogs:
-    """Which logs were ever opened, as the facts of the cluster say: one that is missing was lost."""
+    """Which logs were ever opened, as the facts of the cluster say: one that is missing was lost.
 
-    def __init__(self, coordinator: Coordinator, facts: Facts, logs: FoundLogs) -> None:
-        self._coordinator = coordinator
+    ``session``: returns the session of the store. ``threads``: look at logs, lest a disk stalls the loop.
+    """
+
+    def __init__(
+        self, session: Callable[[], Session], facts: Facts, logs: FoundLogs, threads: Threads
+    ) -> None:
+        self._session = session
         self._opened = facts.opened
         self._logs = logs
+        self._threads = threads
         self._marking = asyncio.Lock()
 
     async def check(self, container_id: int) -> None:
@@ -48,11 +55,11 @@ class OpenedLogs:
             DataCorruptionError: it was opened once.
         """
         log = self._logs.log(container_id)
-        if log.is_begun():
+        if await self._is_begun(log):
             return
         if container_id not in self._opened:
-            self._opened = (await in_session(self._coordinator, read_facts)).opened
-        if container_id in self._opened and not log.is_begun():
+            self._opened = (await read_facts(self._session())).opened
+        if container_id in self._opened and not await self._is_begun(log):
             raise DataCorruptionError(
                 "the log of this container is missing, and the cluster has opened it before: put it back, or "
                 "mount its file system",
@@ -61,12 +68,16 @@ class OpenedLogs:
 
     async def mark(self, container_id: int) -> None:
         """Remember that a log was opened. Nothing in it is acknowledged before."""
-        async with self._marking:
+        async with self._marking:  # else they would conflict with each other
             if container_id not in self._opened:
-                facts = await in_session(
-                    self._coordinator, lambda session: mark_opened(session, container_id)
-                )
-                self._opened = facts.opened
+                self._opened = (await mark_opened(self._session(), container_id)).opened
+
+    async def _is_begun(self, log: FoundLog) -> bool:
+        work = self._threads.pool(1, "log-look")
+        try:
+            return await work.run(log.is_begun)
+        finally:
+            work.close()
 
 
 class ClusterContainers:
@@ -79,8 +90,12 @@ class ClusterContainers:
         self.hosts: tuple[ContainerAssignment, ContainerRegistry] | None = None
         self.events: ContainerEvents | None = None
         self._opened = opened
+        self._stay_offline: set[int] = set()
 
     async def give(self, container_id: int) -> int:
+        if container_id in self._stay_offline:  # it is given again, so it starts again: its log may be mended
+            await self._hosts()[0].take(container_id)
+            self._stay_offline.discard(container_id)
         await self._opened.check(container_id)
         await self._hosts()[0].give(container_id)
         await self._opened.mark(container_id)
@@ -105,6 +120,7 @@ class ClusterContainers:
         if self.events is None:
             return
         if hosted.stays_offline:
+            self._stay_offline.add(hosted.container_id)
             self.events.on_fenced(hosted.container_id)
         elif hosted.running is None:
             self.events.on_failed(hosted.container_id)

@@ -83,7 +83,8 @@ class ClusterStoreServer:
         facts = await in_session(self._coordinator, self._read_facts)
         check_facts(facts)
         config = self.config = _complete(self.config, facts)
-        opened = OpenedLogs(self._coordinator, facts, find_logs(config.data_dir, runtime.filesystem))
+        logs = find_logs(config.data_dir, runtime.filesystem)
+        opened = OpenedLogs(self._session, facts, logs, runtime.threads)
         containers, lease_gate = ClusterContainers(opened), LeaseGate()
         gate = ClusterGate(lease_gate)
         store = self._store = ServedStore(config, runtime, ClusterSeat(facts, containers, gate))
@@ -130,6 +131,10 @@ class ClusterStoreServer:
         part = self._make_part(self._store.wired)
         gatekeeper = self._store.protection.gatekeeper
         return probe_application([part], BesideStore(self._store.wired, part), __version__, gatekeeper, hosts)
+
+    def _session(self) -> Session:
+        assert self._member is not None  # it gives the containers
+        return self._member.session
 
     def _make_part(self, wired: WiredStore) -> ClusterPart:
         return ClusterPart(wired, lambda: self._member)

@@ -220,6 +220,7 @@ class WiredStore:
 
     def _on_fenced(self, container_id: int, error: FencedOutError) -> None:
         """It stays offline here. If all are, this process has nothing left to do."""
+        _logger.critical("container %d stays offline: %s", container_id, error)
         self._taken_over.add(container_id)
         if len(self._taken_over) == self._containers:
             what = "the only container was" if self._containers == 1 else "all containers were"

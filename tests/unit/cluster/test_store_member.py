@@ -134,3 +134,15 @@ def test_a_former_owner_that_does_not_end_is_waited_for_five_seconds():
         assert [name for names in cluster.served() for name in names] == ["a", "a"]  # its claims are there
 
     run(scenario, "a")
+
+
+def test_a_store_that_leaves_without_a_controller_does_not_wait_for_one():
+    async def scenario(cluster):
+        await cluster.service.stop()
+        loop = asyncio.get_running_loop()
+        begun = loop.time()
+        await cluster.stores["a"].stop()
+        assert loop.time() - begun < 5
+        assert cluster.hosts["a"].running == {}
+
+    run(scenario, "a", "b")

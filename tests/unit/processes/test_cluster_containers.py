@@ -72,7 +72,9 @@ async def born(directory, containers=1):
 @asynccontextmanager
 async def hosting(directory, coordinator, facts):
     runtime = system_runtime()
-    opened = OpenedLogs(coordinator, facts, find_logs(str(directory), runtime.filesystem))
+    session = await coordinator.open()
+    logs = find_logs(str(directory), runtime.filesystem)
+    opened = OpenedLogs(lambda: session, facts, logs, runtime.threads)
     containers = ClusterContainers(opened)
     containers.events = Heard()
     config = SegmentStoreConfig(data_dir=str(directory))
@@ -82,6 +84,7 @@ async def hosting(directory, coordinator, facts):
         yield containers, plane
     finally:
         await plane.stop()
+        await session.close()
 
 
 async def test_a_container_is_given_confirmed_and_taken(tmp_path):
@@ -116,6 +119,54 @@ async def test_who_was_fenced_learns_it_when_asked_and_when_it_writes(tmp_path):
             await successor.confirm(0)
 
 
+async def test_a_fenced_container_is_an_ordinary_day_in_a_cluster_and_none_of_a_store_alone(tmp_path, caplog):
+    coordinator, facts = await born(tmp_path / "cluster")
+    async with (
+        hosting(tmp_path / "cluster", coordinator, facts) as (host, plane),
+        hosting(tmp_path / "cluster", coordinator, facts) as (successor, _),
+    ):
+        await host.give(0)
+        await successor.give(0)
+        with pytest.raises(WalWriteError):
+            await plane.store.create_segment(SEGMENT)
+        async with asyncio.timeout(60):
+            await host.events.events.get()
+    assert [each.getMessage() for each in caplog.records if each.levelname == "CRITICAL"] == []
+    assert any("container 0 has another owner" in each.getMessage() for each in caplog.records)
+
+    taken_over = asyncio.Event()
+    config = SegmentStoreConfig(data_dir=str(tmp_path / "alone"))
+    alone = WiredStore(config, system_runtime(), 1, on_taken_over=lambda _: taken_over.set())
+    other = WiredStore(config, system_runtime(), 1)
+    await alone.start()
+    await other.start()
+    try:
+        with pytest.raises(WalWriteError):
+            await alone.store.create_segment(SEGMENT)
+        async with asyncio.timeout(60):
+            await taken_over.wait()
+    finally:
+        await alone.stop()
+        await other.stop()
+    (critical,) = [each.getMessage() for each in caplog.records if each.levelname == "CRITICAL"]
+    assert critical.startswith("container 0 stays offline")
+
+
+async def test_a_damaged_container_that_is_given_again_starts_again(tmp_path):
+    """Whoever gives it decides how often: the log may be mended, or its file system mounted again."""
+    coordinator, facts = await born(tmp_path)
+    async with hosting(tmp_path, coordinator, facts) as (host, plane):
+        epoch = await host.give(0)
+        plane.registry.running_one(0).tiers.log.fail(DataCorruptionError("damaged"))
+        async with asyncio.timeout(60):
+            while await host.events.events.get() != ("fenced", 0):
+                pass
+        with pytest.raises(ContainerOfflineError):
+            await host.confirm(0)
+        assert await host.give(0) == epoch + 1
+        await host.confirm(0)
+
+
 async def test_a_log_that_was_opened_and_is_missing_is_not_made_anew(tmp_path):
     coordinator, facts = await born(tmp_path)
     async with hosting(tmp_path, coordinator, facts) as (host, _):
@@ -132,9 +183,21 @@ def server_at(coordinator, **settings):
     return ClusterStoreServer(config, coordinator, "memory")
 
 
+class Counting:
+    """A coordinator that counts its sessions."""
+
+    def __init__(self, inner):
+        self.inner, self.opened = inner, 0
+
+    async def open(self):
+        self.opened += 1
+        return await self.inner.open()
+
+
 async def test_two_stores_share_containers_and_one_that_leaves_is_relieved(tmp_path):
-    coordinator, _ = await born(tmp_path, 4)
-    leader = PlacementService(coordinator, 4, SystemClock(), SystemEntropy())
+    shared, _ = await born(tmp_path, 4)
+    coordinator = Counting(shared)
+    leader = PlacementService(shared, 4, SystemClock(), SystemEntropy())
     leader.start()
     servers = [server_at(coordinator) for _ in range(2)]
     try:
@@ -150,6 +213,7 @@ async def test_two_stores_share_containers_and_one_that_leaves_is_relieved(tmp_p
             while len(leader.placement.claims) < 4:  # noqa: ASYNC110 - both wait for all
                 await asyncio.sleep(0.01)
             assert owners() == {each.segmentstore for each in addresses}
+            assert coordinator.opened == 2 * 2, "each has asked for the facts, and is a member"
             await servers[0].stop()
             assert owners() == {addresses[1].segmentstore}
     finally:

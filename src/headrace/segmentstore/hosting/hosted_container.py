@@ -188,10 +188,12 @@ class HostedContainer:
         if step is not NextStep.START_AGAIN:
             if online.done():
                 what = describe_failure(cause)
-                _logger.critical("container %d stays offline: %s", self.container_id, what)
                 if step is NextStep.STAY_OFFLINE:
+                    _logger.critical("container %d stays offline: %s", self.container_id, what)
                     self.stays_offline = True
                     self._on_change(self)
+                else:  # whoever has given it knows what a new owner means
+                    _logger.warning("container %d has another owner: %s", self.container_id, what)
             else:
                 online.set_exception(cause)
         return Ended(outcome, step, str(cause))
