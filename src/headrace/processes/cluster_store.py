@@ -16,7 +16,7 @@ from headrace import __version__
 from headrace.cluster.facts_node import FACTS, Facts, decode_facts
 from headrace.cluster.lease_gate import LeaseGate
 from headrace.cluster.store_member import StoreMember
-from headrace.cluster.store_node import StoreNode
+from headrace.cluster.store_node import STORES, StoreNode
 from headrace.coordination.contract import Coordinator, Session
 from headrace.coordination.coordinators import make_coordinator
 from headrace.coordination.location import CoordinatorLocation
@@ -28,6 +28,7 @@ from headrace.processes.beside_store import BesideStore
 from headrace.processes.cluster_containers import ClusterContainers, ClusterGate, OpenedLogs, in_session
 from headrace.processes.cluster_store_config import ClusterStoreConfig
 from headrace.processes.config import SegmentStoreConfig
+from headrace.processes.descriptor_plan import containers_at_once
 from headrace.processes.segment_store import ClusterSeat, ServedStore
 from headrace.processes.store_server import StoreAddresses, check_token_key
 from headrace.processes.taken_over import OnTakenOver
@@ -80,14 +81,18 @@ class ClusterStoreServer:
                 :meth:`ServedStore.start`.
         """
         runtime = self._runtime
-        facts = await in_session(self._coordinator, self._read_facts)
+        facts, others = await in_session(self._coordinator, self._read_facts)
         check_facts(facts)
         config = self.config = _complete(self.config, facts)
         logs = find_logs(config.data_dir, runtime.filesystem)
         opened = OpenedLogs(self._session, facts, logs, runtime.threads)
         containers, lease_gate = ClusterContainers(opened), LeaseGate()
         gate = ClusterGate(lease_gate)
-        store = self._store = ServedStore(config, runtime, ClusterSeat(facts, containers, gate))
+        store = self._store = ServedStore(
+            config,
+            runtime,
+            ClusterSeat(facts, containers_at_once(facts.containers, others + 1), containers, gate),
+        )
         web = WebPort(config, store.protection, self._make_application)
         async with AsyncExitStack() as stack:
             stack.push_async_callback(store.stop)
@@ -116,13 +121,14 @@ class ClusterStoreServer:
             self._exit = stack.pop_all()
         return StoreAddresses(str(store.endpoint), str(web.endpoint), store.protection.tls is not None)
 
-    async def _read_facts(self, session: Session) -> Facts:
+    async def _read_facts(self, session: Session) -> tuple[Facts, int]:
+        """Return them, and how many stores there are."""
         node = await session.read(FACTS)
         if node is None:
             raise PreconditionError(
                 f"there is no cluster at {self._where}: make it first, with `headrace cluster init`"
             )
-        return decode_facts(node.data)
+        return decode_facts(node.data), len(await session.children(STORES))
 
     def _make_application(self, hosts: Iterable[str]) -> Application:
         from headrace.web.probes import probe_application  # late, with the web libraries

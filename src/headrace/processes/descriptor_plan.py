@@ -30,6 +30,15 @@ class DescriptorPlan:
     chunk_files_max: int
 
 
+def containers_at_once(containers: int, stores: int) -> int:
+    """Return for how many containers a store is planned that begins in a cluster of so many ``stores``,
+    itself among them: twice its share, so that half of the stores may be gone; of two, and alone, all.
+
+    It may get more. Then clients may have the descriptors of a log, which starts once they have left.
+    """
+    return min(containers, 2 * -(-containers // stores))
+
+
 def plan_descriptors(
     limit: int | None,
     containers: int,
@@ -41,7 +50,7 @@ def plan_descriptors(
 
     Args:
         limit: what the system grants the process.
-        containers: how many the host runs.
+        containers: how many the host is planned for.
         connections_max: never plan for more connections.
         threads: each has a chunk file open at a time.
         chunk_files_max: never plan for more open chunk files.

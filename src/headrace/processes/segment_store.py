@@ -35,6 +35,8 @@ class ClusterSeat:
     """What a segment store has of its cluster."""
 
     facts: Facts
+    planned: int
+    """For how many containers at the same time memory and descriptors are planned."""
     containers: ClusterContainers
     gate: ClusterGate
 
@@ -109,12 +111,13 @@ class ServedStore:
     def _use(self, directory: TakenDirectory, on_taken_over: OnTakenOver) -> None:
         config, cluster = self._config, self._cluster
         self._exit.callback(self._release, directory)
-        self._advise_memory(directory.containers)
+        planned = directory.containers if cluster is None else cluster.planned
+        self._advise_memory(planned)
         wired = self._wired = WiredStore(
             config,
             self._runtime,
             directory.containers,
-            self._plan_descriptors(directory.containers),
+            self._plan_descriptors(planned),
             directory.store,
             on_taken_over,
             OPEN if cluster is None else cluster.gate,

@@ -10,6 +10,7 @@ import pytest
 from headrace.cluster.facts_node import Facts
 from headrace.cluster.facts_store import create_facts, read_facts
 from headrace.cluster.placement_service import PlacementService
+from headrace.cluster.store_node import StoreNode, encode_store, store_path
 from headrace.coordination.memory import MemoryCoordinator
 from headrace.data_directory.record import FORMAT
 from headrace.errors import (
@@ -21,6 +22,7 @@ from headrace.errors import (
     WalWriteError,
     WrongHostError,
 )
+from headrace.model.endpoint import Endpoint
 from headrace.processes.cluster_containers import ClusterContainers, ClusterGate, OpenedLogs, in_session
 from headrace.processes.cluster_store import ClusterStoreServer
 from headrace.processes.config import SegmentStoreConfig
@@ -220,6 +222,25 @@ async def test_two_stores_share_containers_and_one_that_leaves_is_relieved(tmp_p
         for server in servers:
             await server.stop()
         await leader.stop()
+
+
+async def test_memory_is_advised_for_what_a_store_can_get(tmp_path, caplog):
+    """64 containers, under load at the same time, of which a store beside seven others may get 16."""
+    advised = []
+    for others in (0, 7):
+        coordinator, _ = await born(tmp_path / str(others), 64)
+        session = await coordinator.open()
+        for number in range(others):
+            await session.create(store_path(f"{number}"), encode_store(StoreNode(Endpoint("h", 1))))
+        server = server_at(coordinator)
+        caplog.clear()
+        await server.start()
+        await server.stop()
+        advised += [each.getMessage() for each in caplog.records if "cache_bytes" in each.getMessage()]
+    assert [each.partition(": set ")[0].partition("little for ")[2] for each in advised] == [
+        "64 containers under load at the same time",
+        "16 containers under load at the same time",
+    ]
 
 
 async def test_settings_that_contradict_the_facts_are_refused(tmp_path):

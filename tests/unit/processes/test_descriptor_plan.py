@@ -11,11 +11,29 @@ from headrace.processes.descriptor_plan import (
     CONTAINER_DESCRIPTORS,
     PROCESS_DESCRIPTORS,
     DescriptorPlan,
+    containers_at_once,
     plan_descriptors,
 )
 from headrace.storage.providers.config import ChunkThreadsConfig
 
 THREADS = ChunkThreadsConfig()
+
+
+@pytest.mark.parametrize(
+    ("containers", "stores", "planned"),
+    [
+        (16, 1, 16),
+        (16, 2, 16),
+        (16, 3, 12),
+        (16, 8, 4),
+        (16, 16, 2),
+        (16, 100, 2),
+        (4096, 64, 128),
+        (1, 5, 1),
+    ],
+)
+def test_a_store_is_planned_for_twice_its_share_of_the_containers(containers, stores, planned):
+    assert containers_at_once(containers, stores) == planned
 
 
 @given(
