@@ -11,7 +11,7 @@ PRODUCT = SRC / "headrace"
 ROOMS = {
     ".": (750, "errors, limits, the names that users import"),
     "btree": (1_550, "pages, reads, updates and compaction of a tree"),
-    "cli": (8_250, "nouns and verbs, their help and tables"),
+    "cli": (8_420, "nouns and verbs, their help and tables"),
     "client": (16_100, "every call of the library, with and without a loop"),
     "client/.": (2_550, "what its rooms share: configuration, services, forks"),
     "client/blocking": (2_350, "each call once more, for threads"),

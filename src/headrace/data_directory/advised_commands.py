@@ -9,7 +9,7 @@ from os.path import abspath
 from typing import Final
 
 from headrace.data_directory.chunk_root import chunk_root
-from headrace.data_directory.record import find_used_log
+from headrace.data_directory.record import find_used_log, recorded_cluster
 from headrace.runtime.filesystem import Filesystem
 from headrace.storage.providers.files.chunk_paths import is_chunk_entry
 from headrace.storage.providers.location import StorageLocation
@@ -24,8 +24,13 @@ def rebuild_command(source: StorageLocation | str, directory: str, at_ms: int | 
     return _quoted(words if at_ms is None else [*words, "--at", str(at_ms)])
 
 
-def standalone_command(directory: str) -> str:
-    """Return the command that starts a server on ``directory``, with the store of its record."""
+def serve_command(files: Filesystem, directory: str, cluster: str = "") -> str:
+    """Return the command that starts a server on ``directory``, with the store of its record: one that is
+    alone, or a segment store of the ``cluster`` that is known, or that the record names.
+    """
+    cluster = cluster or recorded_cluster(files, directory)
+    if cluster:
+        return _quoted(["headrace", "segmentstore", "--coordinator", cluster])
     return _quoted(["headrace", "standalone", "--data-dir", directory])
 
 

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, Protocol
 
-from headrace.data_directory.advised_commands import advised_rebuild, file_location, standalone_command
+from headrace.data_directory.advised_commands import advised_rebuild, file_location, serve_command
 from headrace.data_directory.chunk_root import chunk_root
 from headrace.data_directory.lost_logs import check_store
 from headrace.data_directory.record import (
@@ -188,7 +188,7 @@ def _advice(files: Filesystem, store: ChunkStore, directory: str) -> str:
         return f"or, if its data directory is lost, `{advised_rebuild(files, location, directory)}`"
     if store.is_recorded:
         return ""
-    return f"`{standalone_command(directory)}` goes on with the store that was used before"
+    return f"`{serve_command(files, directory)}` goes on with the store that was used before"
 
 
 class StoreClaim:

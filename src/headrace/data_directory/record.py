@@ -102,9 +102,20 @@ def system_of(files: Filesystem, directory: str) -> str | None:
 
 def recorded_storage(files: Filesystem, directory: str) -> str:
     """Return the URI of the chunks of a directory; "" if they are in it, or if its record cannot be read."""
+    return _recorded(files, directory, "storage")
+
+
+def recorded_cluster(files: Filesystem, directory: str) -> str:
+    """Return what the cluster agrees through that uses a directory; "" if none does, or if its record cannot
+    be read.
+    """
+    return _recorded(files, directory, "cluster")
+
+
+def _recorded(files: Filesystem, directory: str, key: str) -> str:
     path = f"{directory}/{FILE_NAME}"
     try:
-        uri = _read(files, path).get("storage", "") if files.exists(path) else ""
+        uri = _read(files, path).get(key, "") if files.exists(path) else ""
     except (DataCorruptionError, OSError):
         return ""  # whoever needs the record says so
     return uri if isinstance(uri, str) else ""

@@ -88,11 +88,9 @@ class ClusterStoreServer:
         opened = OpenedLogs(self._session, facts, logs, runtime.threads)
         containers, lease_gate = ClusterContainers(opened), LeaseGate()
         gate = ClusterGate(lease_gate)
-        store = self._store = ServedStore(
-            config,
-            runtime,
-            ClusterSeat(facts, containers_at_once(facts.containers, others + 1), containers, gate),
-        )
+        planned = containers_at_once(facts.containers, others + 1)
+        seat = ClusterSeat(facts, self._where, planned, containers, gate)
+        store = self._store = ServedStore(config, runtime, seat)
         web = WebPort(config, store.protection, self._make_application)
         async with AsyncExitStack() as stack:
             stack.push_async_callback(store.stop)

@@ -35,6 +35,8 @@ class ClusterSeat:
     """What a segment store has of its cluster."""
 
     facts: Facts
+    where: str
+    """What the cluster agrees through, for people."""
     planned: int
     """For how many containers at the same time memory and descriptors are planned."""
     containers: ClusterContainers
@@ -106,7 +108,7 @@ class ServedStore:
     async def _take_directory(self) -> TakenDirectory:
         if self._cluster is None:
             return take_directory(self._config, self._runtime)
-        return await take_shared_directory(self._cluster.facts, self._runtime)
+        return await take_shared_directory(self._cluster.facts, self._runtime, self._cluster.where)
 
     def _use(self, directory: TakenDirectory, on_taken_over: OnTakenOver) -> None:
         config, cluster = self._config, self._cluster

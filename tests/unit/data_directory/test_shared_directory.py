@@ -6,6 +6,8 @@ import json
 import pytest
 
 from headrace.cluster.facts_node import Facts
+from headrace.data_directory.advised_commands import serve_command
+from headrace.data_directory.record import recorded_cluster
 from headrace.data_directory.shared_directory import check_facts, directory_of, take_shared_directory
 from headrace.data_directory.taken_directory import take_directory
 from headrace.errors import DataCorruptionError, DirectoryLockedError, InvalidArgumentError, PreconditionError
@@ -36,6 +38,18 @@ def test_several_stores_have_it_and_record_once_what_it_is_for(tmp_path):
     assert record == {"format": 2, "containers": 4, "system": SYSTEM}
     for each in taken:
         each.release()
+
+
+def test_it_says_whose_it_is_and_what_starts_a_store_there(tmp_path):
+    directory, files = str(tmp_path / "data"), system_runtime().filesystem
+    assert serve_command(files, directory) == f"headrace standalone --data-dir {directory}"
+    take(facts_at(directory)).release()  # of a version that did not say it
+    for where in ("zk://h:1/first", "zk://h:1/first", "zk://h:1/moved"):
+        asyncio.run(take_shared_directory(facts_at(directory), system_runtime(), where)).release()
+        assert recorded_cluster(files, directory) == where
+        assert serve_command(files, directory) == f"headrace segmentstore --coordinator {where}"
+    (tmp_path / "data" / "headrace.json").write_text("[]")
+    assert recorded_cluster(files, directory) == ""
 
 
 def test_a_standalone_server_and_the_stores_exclude_each_other(tmp_path):

@@ -23,6 +23,7 @@ from headrace.data_directory.record import (
     containers_of,
     describe_surplus,
     find_used_log,
+    recorded_cluster,
     recorded_storage,
     system_of,
 )
@@ -286,7 +287,11 @@ def open_data(data_dir: str, access: ChunkAccess | None = None) -> InspectedData
     """Open the directory the caller named; say on stderr if a server is using it."""
     data = InspectedData(data_dir, access)
     if data.locked:
-        progress(f"{data.directory} is in use by {data.holder}: what follows may be out of date already")
+        cluster = recorded_cluster(data.files, data.directory)
+        stores = f"segment stores of the cluster at {cluster}, as " if cluster else ""
+        progress(
+            f"{data.directory} is in use by {stores}{data.holder}: what follows may be out of date already"
+        )
     elif data.holder:
         progress(
             f"{data.directory} was last held by {data.holder}: if that still runs, what follows may be out "

@@ -5,6 +5,7 @@ from __future__ import annotations
 from headrace.cli.inspect.command import DEEP
 from headrace.cli.shared_options import (
     CONNECTION,
+    COORDINATOR,
     DATA,
     JSON,
     REST_SERVER,
@@ -71,6 +72,7 @@ def _declare_looks(storage: Noun) -> None:
         """,
         flag("--dry-run", help="only say what would be done"),
         YES,
+        COORDINATOR,
         *DATA,
     )
     storage.verb(
@@ -92,6 +94,7 @@ def _declare_looks(storage: Noun) -> None:
             metavar="TIME",
             help="from the newest copies at a time, or so long ago (default: of all)",
         ),
+        COORDINATOR,
         flag("-j", "--json", "as_json", help="answer in JSON, with every writer's event number"),
         VERBOSE,
     )

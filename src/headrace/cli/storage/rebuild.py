@@ -8,10 +8,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
+from headrace.cli.cluster.live_claims import refuse_while_served
 from headrace.cli.output import print_json, print_line, printable
 from headrace.cli.progress import Progress
 from headrace.cli.storage.opened_store import open_store
-from headrace.data_directory.advised_commands import standalone_command
+from headrace.data_directory.advised_commands import serve_command
 from headrace.data_directory.unfinished_rebuild import Wanted
 from headrace.repair.rebuild.rebuild import Rebuild, RebuildReport
 from headrace.repair.rebuild.report import RebuiltContainer, RebuiltSegment
@@ -41,12 +42,13 @@ class ShownReads(ChunkProviderWrapper):
         return data
 
 
-def rebuild(*, source: str, data_dir: str, at: str | None, as_json: bool) -> None:
+def rebuild(*, source: str, data_dir: str, at: str | None, coordinator: str | None, as_json: bool) -> None:
     """Rebuild, and say from what, and what is lost."""
     runtime = system_runtime()
     at_ms = None if at is None else parse_time_ms(at, runtime.clock.now_ms())
     wanted = Wanted(source, at_ms)
     directory = str(Path(data_dir).absolute())
+    cluster = refuse_while_served(coordinator, runtime.filesystem, directory, source)
     with Progress("rebuilding", "B", quiet=as_json) as progress, asyncio.Runner() as runner:
         opened = open_store(source, RequestBudget(None, None))
         provider = ShownReads(runner.run(opened.__aenter__()), progress)
@@ -58,6 +60,7 @@ def rebuild(*, source: str, data_dir: str, at: str | None, as_json: bool) -> Non
         print_json(_document(report))
     else:
         _print(report)
+        print_line(printable(f"start it: {serve_command(runtime.filesystem, directory, cluster)}"))
 
 
 def _document(report: RebuildReport) -> dict[str, Any]:
@@ -75,7 +78,6 @@ def _print(report: RebuildReport) -> None:
         f"{report.directory} has {len(report.containers)} containers with {segments} segments, as of "
         f"{lost / 1000:.0f} s ago at the most; container epochs go on from {report.epoch}"
     )
-    print_line(printable(f"start it: {standalone_command(report.directory)}"))
 
 
 def _print_container(container: RebuiltContainer) -> None:

@@ -6,6 +6,7 @@ import asyncio
 from typing import Any
 
 from headrace.cli.check.container import conclude, examine
+from headrace.cli.cluster.live_claims import refuse_while_served
 from headrace.cli.inspect.chunk_access import ChunkAccess
 from headrace.cli.inspect.data import open_data
 from headrace.cli.output import print_json, print_line, printable
@@ -17,12 +18,14 @@ from headrace.repair.repair_plan import RepairPlan, plan_repair
 from headrace.repair.storage_repair import RepairReport, repair_storage
 
 
-def repair(*, data_dir: str, dry_run: bool, yes: bool, as_json: bool) -> None:
+def repair(*, data_dir: str, dry_run: bool, yes: bool, coordinator: str | None, as_json: bool) -> None:
     """Check, say what will be done, do it, check again; raises DataCorruptionError if damage is left."""
     with Progress("checking", "B", quiet=as_json) as progress:
         data = open_data(data_dir, ChunkAccess(progress=progress))
         if data.locked and not dry_run:
             raise DirectoryLockedError(data.directory, f"{data.holder}: stop it first")
+        if not dry_run:
+            refuse_while_served(coordinator, data.files, data.directory)
         checked = examine(data, None, deep=False)
     plan = plan_repair(checked.reports, checked.strays.counts)
     if not as_json:
