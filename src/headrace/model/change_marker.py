@@ -41,6 +41,11 @@ def decode_marker(marker: bytes) -> dict[int, Looked]:
     }
 
 
+def extend_marker(marker: bytes, former: bytes) -> bytes:
+    """Return ``marker`` with what ``former`` has of containers that are not in it: nobody looked at them."""
+    return encode_marker({**decode_marker(former), **decode_marker(marker)})
+
+
 def join_markers(markers: Iterable[bytes]) -> bytes:
     """Return one marker about the containers of all. Of a container with two owners the later one counts."""
     joined: dict[int, Looked] = {}

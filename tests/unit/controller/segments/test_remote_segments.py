@@ -18,6 +18,7 @@ from headrace.errors import (
     WrongHostError,
 )
 from headrace.model.attributes import AttributeUpdate, UpdateKind
+from headrace.model.change_marker import Looked, decode_marker, encode_marker
 from headrace.model.endpoint import Endpoint
 from headrace.security.permission import Permission
 from headrace.security.tokens import EVERYTHING, TokenKey, issue
@@ -320,6 +321,44 @@ async def test_changes_of_several_stores_are_told_together_and_markers_last():
         assert sorted(changed) == [(name, 0) for name in names]
         await segments.append(names[0], b"abc")
         assert (names[0], 3) in (await segments.changed_segments(marker))[1]
+
+
+async def test_a_store_that_is_away_hides_no_changes_of_others_and_loses_none_of_its_own():
+    """It answers with what has changed since the marker that it is sent."""
+    away = []
+
+    def answer(request):
+        if away:
+            return CLOSE
+        looked = decode_marker(request.marker).get(7)
+        changed = [(f"since {looked.time_ms if looked else 0}", 1)]
+        return c.ChangedSegments(request.request_id, encode_marker({7: Looked(1, 100)}), True, changed)
+
+    async with (
+        listening(1) as (_, one),
+        scripted(answer) as two,
+        calling(TwoStores([one, two.endpoint])) as segments,
+    ):
+        name = next(
+            f"s/{letter}/0.#epoch.0" for letter in "abcdefgh" if sum(f"s/{letter}/0".encode()) % 2 == 0
+        )
+        await segments.create_segment(name)
+        marker, changed = await segments.changed_segments(b"")
+        assert sorted(changed) == [(name, 0), ("since 0", 1)]
+        away.append(True)
+        await segments.append(name, b"abc")
+        marker, changed = await segments.changed_segments(marker)
+        assert changed == [(name, 3)]
+        away.clear()
+        _, changed = await segments.changed_segments(marker)
+        assert ("since 100", 1) in changed
+    async with (
+        scripted(lambda request: CLOSE) as one,
+        scripted(lambda request: CLOSE) as two,
+        calling(TwoStores([one.endpoint, two.endpoint])) as segments,
+    ):
+        with pytest.raises(UnreachableError, match="no segment store says what has changed"):
+            await segments.changed_segments(marker)
 
 
 async def test_more_changes_than_an_answer_has_are_asked_for_in_parts():

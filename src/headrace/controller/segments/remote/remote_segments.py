@@ -33,20 +33,27 @@ from headrace.errors import (
     OwnershipError,
     PreconditionError,
     UnknownOutcomeError,
+    UnreachableError,
     UnsupportedError,
 )
 from headrace.limits import BULK_NAMES_MAX, READ_BYTES_MAX, WIRE_PAYLOAD_BYTES_MAX
 from headrace.model.attributes import AttributeUpdate
-from headrace.model.change_marker import join_markers
+from headrace.model.change_marker import extend_marker, join_markers
 from headrace.model.endpoint import Endpoint
 from headrace.runtime.entropy import Entropy
+from headrace.runtime.logs import logger
 from headrace.runtime.retry import RetryPolicy
 from headrace.wire import commands as c
 from headrace.wire.commands.internal import PARTS_MAX
 from headrace.wire.fields import ListedSegment
 
+_log = logger(__name__)
+
 _APPEND_BYTES_MAX: Final = WIRE_PAYLOAD_BYTES_MAX - 64
 _POLL_PAUSE_S: Final = 1.0
+_CHANGES_S: Final = 20.0
+"""For the changes of one store: the others wait for it."""
+_PASSING: Final = (OwnershipError, OverloadError, UnknownOutcomeError)
 _PARTS_FACTOR: Final = 4
 
 
@@ -151,12 +158,30 @@ class RemoteSegments(RemoteTables):
         )
 
     async def changed_segments(self, marker: bytes) -> tuple[bytes, list[tuple[str, int]]]:
-        async def ask(endpoint: Endpoint) -> tuple[bytes, list[tuple[str, int]]]:
-            return await self._changed_in(endpoint, marker)
+        """Ask all stores. Changes in one that does not answer are found by a later call: the marker has the
+        moment of the former look for its containers. Raises if none answers.
+        """
+        stores = self._connected.locator.stores()
+        outcomes = await self._calls.ask_each(stores, lambda endpoint: self._changed_soon(endpoint, marker))
+        markers, changed = [], []
+        for endpoint, outcome in zip(stores, outcomes, strict=True):
+            if not isinstance(outcome, BaseException):
+                markers.append(outcome[0])
+                changed += outcome[1]
+            elif not isinstance(outcome, _PASSING) or len(stores) == 1:
+                raise outcome
+            else:
+                _log.warning("a store is asked for changes later", store=str(endpoint), error=str(outcome))
+        if stores and not markers:
+            raise UnreachableError("no segment store says what has changed")
+        return extend_marker(join_markers(markers), marker), changed
 
-        answers = await self._calls.ask_each(self._connected.locator.stores(), ask)
-        changed = [each for _, found in answers for each in found]
-        return join_markers(marker for marker, _ in answers), changed
+    async def _changed_soon(self, endpoint: Endpoint, marker: bytes) -> tuple[bytes, list[tuple[str, int]]]:
+        try:
+            async with asyncio.timeout(_CHANGES_S):
+                return await self._changed_in(endpoint, marker)
+        except TimeoutError:
+            raise ConnectionLostError(f"{endpoint} did not answer within {_CHANGES_S:.0f} s") from None
 
     async def _changed_in(self, endpoint: Endpoint, marker: bytes) -> tuple[bytes, list[tuple[str, int]]]:
         """Ask one store, in as many parts as it takes."""

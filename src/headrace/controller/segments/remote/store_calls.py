@@ -182,15 +182,11 @@ class StoreCalls:
                 connected.locator.moved(name, owner)
             raise
 
-    async def ask_each(self, stores: Iterable[Endpoint], ask: Callable[[Endpoint], Awaitable[R]]) -> list[R]:
-        """Ask several stores at the same time; return all answers, or raise the first failure."""
-        outcomes = await _together(map(ask, stores))
-        answers: list[R] = []
-        for outcome in outcomes:
-            if isinstance(outcome, BaseException):
-                raise outcome
-            answers.append(outcome)
-        return answers
+    async def ask_each(
+        self, stores: Iterable[Endpoint], ask: Callable[[Endpoint], Awaitable[R]]
+    ) -> list[R | BaseException]:
+        """Ask several stores at the same time; return all answers, a failure in place of one."""
+        return await _together(map(ask, stores))
 
     async def ask_store(
         self, endpoint: Endpoint, make: Callable[[str], Command], reply: type[R], timeout_s: float = TIMEOUT_S
