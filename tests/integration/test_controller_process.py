@@ -240,7 +240,7 @@ async def test_a_store_and_the_controller_that_leads_are_killed_and_nothing_is_l
     await asyncio.to_thread(leader.addresses)
     other = controllers()
     addresses = await asyncio.to_thread(other.addresses)
-    events = [b"%d" % number for number in range(200)]
+    events = [b"number %d of many" % number for number in range(200)]
     async with connect(f"tcp://{addresses['controller']}") as client:
         await client.create_scope("s")
         await client.create_stream("s", "t", segments=2)
@@ -256,9 +256,25 @@ async def test_a_store_and_the_controller_that_leads_are_killed_and_nothing_is_l
             assert [bytes(data) async for batch in reader.batches() for data in batch] == events
     found = await asyncio.to_thread(seen, root)
     assert (found["leader"], found["problems"]) == (addresses["rest"], [])
+    assert has_bytes(tmp_path, b" of many")
+    uri = f"tcp://{addresses['controller']}"
+    await asyncio.to_thread(headrace, "stream", "truncate", "s/t", "--to", "tail", "--yes", "--uri", uri)
+    rest = f"http://{addresses['rest']}/v1"
+    async with httpx.AsyncClient(trust_env=False, timeout=120) as web:
+        assert (await web.post(f"{rest}/scopes/s/streams/t/purge")).status_code == 200
+        assert not has_bytes(tmp_path, b" of many")
+        counted = (await web.get(f"{rest}/debug/statistics")).json()
+        assert (len(counted["containers"]), len(counted["stores"]), counted["unanswered"]) == (2, 1, [])
+        assert (await web.get(f"{rest}/cluster/health")).json()["readiness"] is True
     left = next(each for each in stores if each.process.poll() is None)
     assert await asyncio.to_thread(other.end, signal.SIGTERM) == 0
     assert await asyncio.to_thread(left.end, signal.SIGTERM) == 0
+
+
+def has_bytes(directory, wanted):
+    """Whether a file of the cluster has these bytes."""
+    files = (each for part in ("logs", "chunks") for each in (directory / part).rglob("*") if each.is_file())
+    return any(wanted in each.read_bytes() for each in files)
 
 
 def has_taken_over(addresses, found):
