@@ -763,7 +763,7 @@ async def test_every_request_about_a_segment_passes_the_hook(store):
         "target_segment_id": "s",
         "source_segment_ids": [],
     }
-    values |= {"segments": ["a", "b"], "marker": b""}
+    values |= {"segments": ["a", "b"], "marker": b"", "question": b"{}"}
     values |= {"attribute_id": WRITER, "keys": [], "table_entries": [], "must_be_empty": False}
     checked = 0
     for life in LIVES:
@@ -785,7 +785,7 @@ async def test_every_request_about_a_segment_passes_the_hook(store):
         name = "*" if issubclass(life.command, c.InternalRequest) else "s"
         assert asked == [("the.token.here", name, expected)]
         checked += 1
-    assert checked == 27
+    assert checked == 28
     assert not peer.closed
     assert store.calls == []
 
