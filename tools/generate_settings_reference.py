@@ -9,6 +9,7 @@ from typing import Any
 
 from generated_page import write_or_check
 
+from headrace.processes.cluster_store_config import ClusterStoreConfig
 from headrace.processes.config import SegmentStoreConfig, StandaloneConfig
 from headrace.processes.controller_config import ControllerServerConfig
 from headrace.runtime.settings import describe, walk
@@ -25,7 +26,7 @@ unknown unless it is listed below; only `HEADRACE_URI`, which other commands rea
 for a service of that name (`HEADRACE_SERVICE_HOST`, `HEADRACE_PORT=tcp://...`) mean nothing here.
 
 `headrace segmentstore` has the same settings but those of a controller, which it refuses:
-{of_controllers}.
+{of_controllers}; as a store of a cluster it takes {of_cluster}, too.
 `headrace controller` refuses those of a segment store; it has {of_both}, and
 [a few of its own](#settings-of-a-controller).
 
@@ -44,11 +45,16 @@ def page() -> str:
     all_keys, of_store, of_controller = map(
         _keys, (StandaloneConfig, SegmentStoreConfig, ControllerServerConfig)
     )
+    cluster_keys = [key for key in _keys(ClusterStoreConfig) if key not in of_store]
     introduction = _INTRODUCTION.format(
+        of_cluster=_shown(cluster_keys),
         of_controllers=_shown(key for key in all_keys if key not in of_store),
         of_both=_shown(key for key in all_keys if key in of_controller),
     )
-    return f"{title}\n{introduction}{rest}\n{_of_controller(set(of_controller) - set(all_keys))}"
+    only_cluster = _rows(ClusterStoreConfig, set(cluster_keys) - set(all_keys))
+    of_cluster = "\n".join(["## Settings of a segment store of a cluster", "", *only_cluster])
+    of_controller_only = _of_controller(set(of_controller) - set(all_keys))
+    return f"{title}\n{introduction}{rest}\n{of_cluster}\n\n{of_controller_only}"
 
 
 def _keys(cls: type[Any]) -> list[str]:
@@ -60,13 +66,16 @@ def _shown(keys: Iterable[str]) -> str:
     return ", ".join(f"`{name}`" for name in shown)
 
 
+def _rows(cls: type[Any], keys: set[str]) -> list[str]:
+    """Return the table of the settings without a section, those with ``keys`` alone."""
+    lines = describe(cls).partition("\n## ")[0].rstrip().splitlines()[2:]
+    return [line for line in lines if not line.startswith("| `") or line.split("`")[1] in keys]
+
+
 def _of_controller(keys: set[str]) -> str:
     """Return the tables of the settings that only a controller has."""
-    first, *sections = describe(ControllerServerConfig).split("\n## ")
-    rows = [
-        line for line in first.splitlines()[2:] if not line.startswith("| `") or line.split("`")[1] in keys
-    ]
-    lines = ["## Settings of a controller", "", *rows]
+    sections = describe(ControllerServerConfig).split("\n## ")[1:]
+    lines = ["## Settings of a controller", "", *_rows(ControllerServerConfig, keys)]
     for section in sections:
         if section.startswith("`zookeeper`"):
             lines += ["", f"## {section.rstrip()}"]

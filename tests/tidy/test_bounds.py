@@ -41,7 +41,7 @@ ROOMS = {
     "data_directory": (1_150, "what a directory is, and what it lost"),
     "demo": (1_160, "the main job, checked"),
     "model": (2_080, "words that all packages share"),
-    "processes": (3_030, "start and end of each kind of process, and what a store counts"),
+    "processes": (3_230, "start and end of each kind of process, what it calls, and what a store counts"),
     "repair": (1_150, "rebuild, and repair of chunks"),
     "rpc": (630, "conversions and refusals; what is generated is not counted"),
     "runtime": (2_650, "all that is of the machine"),

@@ -35,11 +35,6 @@ async def read_stores(session: Session) -> dict[str, StoreNode]:
     return {store: node for store, node in zip(ids, nodes, strict=True) if node is not None}
 
 
-async def read_store(session: Session, store: str) -> StoreNode | None:
-    node = await session.read(store_path(store))
-    return None if node is None else decode_store(node.data)
-
-
 async def _read_all(session: Session, paths: list[str], decode: Callable[[bytes], T]) -> list[T | None]:
     nodes = await asyncio.gather(*(session.read(path) for path in paths))
     return [None if node is None else decode(node.data) for node in nodes]

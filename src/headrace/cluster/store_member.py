@@ -22,8 +22,10 @@ from headrace.cluster.session_works import (
     wait_at_most,
 )
 from headrace.cluster.store_node import StoreNode, encode_store, store_path
+from headrace.cluster.watched_members import WatchedMembers
 from headrace.cluster.watched_placement import WatchedPlacement
 from headrace.coordination.contract import Coordinator, Session
+from headrace.coordination.member_node import CONTROLLERS, decode_member
 from headrace.errors import (
     HeadraceError,
     MetadataConflictError,
@@ -58,6 +60,8 @@ class StoreMember:
         self.id = ""
         """Of this session, or of the last one."""
         self.placement = WatchedPlacement(entropy)
+        self.controllers = WatchedMembers(CONTROLLERS, decode_member, entropy, lambda: None)
+        """Those that are alive."""
         self._coordinator = coordinator
         self._host = host
         self._base = node
@@ -142,6 +146,7 @@ class StoreMember:
         try:
             await run_until_over(
                 self.placement.follow(session),
+                self.controllers.follow(session),
                 self._publish_changes(session),
                 self._act_on_changes(session, steps),
                 _raise_when_over(steps),

@@ -7,13 +7,13 @@ that was begun later is right, and of two maps the one of the higher generation.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Callable
 
 from headrace.cluster.claim_node import CLAIMS, Claim
 from headrace.cluster.map_node import MAP, NOBODY, ContainerMap
-from headrace.cluster.node_reads import read_claims, read_map, read_store
-from headrace.cluster.session_works import ask_until_known
-from headrace.cluster.store_node import STORES, StoreNode, store_path
+from headrace.cluster.node_reads import read_claims, read_map
+from headrace.cluster.store_node import STORES, decode_store
+from headrace.cluster.watched_members import WatchedMembers, follow
 from headrace.coordination.contract import Session
 from headrace.model.endpoint import Endpoint
 from headrace.runtime.entropy import Entropy
@@ -25,8 +25,9 @@ class WatchedPlacement:
     def __init__(self, entropy: Entropy) -> None:
         self.map = ContainerMap.empty(0)
         self.claims: dict[int, Claim] = {}
-        self.stores: dict[str, StoreNode] = {}
         self._entropy = entropy
+        self._watched = WatchedMembers(STORES, decode_store, entropy, self._changed)
+        self.stores = self._watched.nodes
         self._begun = 0
         self._map_read = self._claims_read = self._map_learned = 0
         self._on_change: list[Callable[[], None]] = []
@@ -71,46 +72,15 @@ class WatchedPlacement:
         Raises:
             SessionExpiredError: it is.
         """
+        maps, claims = session.watch(MAP), session.watch_children(CLAIMS)
         async with asyncio.TaskGroup() as group:
-            group.create_task(self._follow(session.watch(MAP), lambda: self._read_map(session)))
-            group.create_task(
-                self._follow(session.watch_children(CLAIMS), lambda: self._read_claims(session))
-            )
-            group.create_task(self._follow_stores(session, group))
+            group.create_task(follow(maps, self._entropy, lambda: self._read_map(session)))
+            group.create_task(follow(claims, self._entropy, lambda: self._read_claims(session)))
+            group.create_task(self._watched.follow(session))
 
     async def look(self, session: Session) -> None:
         """Read map and claims now. Raises what a session does."""
         await asyncio.gather(self._read_map(session), self._read_claims(session))
-
-    async def _follow(self, changes: AsyncIterator[None], read: Callable[[], Awaitable[None]]) -> None:
-        async for _ in changes:
-            await ask_until_known(self._entropy, read)
-
-    async def _follow_stores(self, session: Session, group: asyncio.TaskGroup) -> None:
-        followed: set[str] = set()
-
-        async def read() -> None:
-            ids = set(await session.children(STORES))
-            for store in sorted(ids - followed):
-                group.create_task(self._follow_store(session, store))
-            for store in [*self.stores]:
-                if store not in ids:
-                    self._learn_store(store, None)
-            followed.clear()
-            followed.update(ids)
-
-        await self._follow(session.watch_children(STORES), read)
-
-    async def _follow_store(self, session: Session, store: str) -> None:
-        """Follow one store until its node is gone: an id does not come back."""
-
-        async def read() -> None:
-            self._learn_store(store, await read_store(session, store))
-
-        async for _ in session.watch(store_path(store)):
-            await ask_until_known(self._entropy, read)
-            if store not in self.stores:
-                return
 
     async def _read_map(self, session: Session) -> None:
         self._begun += 1
@@ -135,13 +105,6 @@ class WatchedPlacement:
         if container_map.generation > self.map.generation:
             self.map = container_map
             self._map_learned = self._begun
-
-    def _learn_store(self, store: str, node: StoreNode | None) -> None:
-        if node is not None:
-            self.stores[store] = node
-        else:
-            self.stores.pop(store, None)
-        self._changed()
 
     def _changed(self) -> None:
         for callback in self._on_change:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from typing import Final
+from collections.abc import Sequence
 
 import grpc
 
@@ -17,6 +17,7 @@ from headrace.controller.api.batch_commit_calls import BatchCommitCalls
 from headrace.controller.api.call_front import CallFront, Handler, handlers_of
 from headrace.controller.api.cluster_calls import ClusterCalls
 from headrace.controller.api.grpc_service import GrpcServer as _GrpcServer
+from headrace.controller.api.internal_calls import InternalCalls
 from headrace.controller.api.issued_tokens import IssuedTokens
 from headrace.controller.api.reader_group_calls import ReaderGroupCalls
 from headrace.controller.api.scale_calls import ScaleCalls
@@ -30,7 +31,7 @@ from headrace.controller.api.truncation_calls import TruncationCalls
 from headrace.controller.api.writer_calls import WriterCalls
 from headrace.controller.config import ControllerConfig
 from headrace.controller.context import make_context
-from headrace.controller.events.event import REQUEST_STREAM, EventKind, RequestEvent
+from headrace.controller.events.event import REQUEST_STREAM, EventKind
 from headrace.controller.segments.calls import SegmentCalls
 from headrace.controller.segments.placement import Placement
 from headrace.controller.services.cut_sampling import CutSampling
@@ -42,10 +43,8 @@ from headrace.controller.services.sweeper import Sweeper
 from headrace.controller.services.txn_adoption import TxnAdoption
 from headrace.controller.services.watermarks import Watermarks
 from headrace.controller.store.contract import MetadataStore
-from headrace.controller.store.layout import (
-    permanent_tables,
-)
-from headrace.controller.workflows.auto_scale import LoadReports
+from headrace.controller.store.layout import permanent_tables
+from headrace.controller.workflows.auto_scale import LoadReports, post_reports
 from headrace.controller.workflows.catalogue import Catalogue
 from headrace.controller.workflows.delete_scope import ScopeDeletion
 from headrace.controller.workflows.key_value_tables import KeyValueTables
@@ -53,27 +52,24 @@ from headrace.controller.workflows.reader_groups import ReaderGroups
 from headrace.controller.workflows.stream_requests import StreamRequests
 from headrace.controller.workflows.transactions import Transactions
 from headrace.coordination.contract import Coordinator
-from headrace.errors import (
-    ScopeExistsError,
-    StreamExistsError,
-)
+from headrace.errors import ScopeExistsError, StreamExistsError
 from headrace.model.endpoint import Endpoint
-from headrace.model.names import SYSTEM_SCOPE, find_stream_segment
+from headrace.model.names import SYSTEM_SCOPE
 from headrace.model.policies import ScalingPolicy, StreamConfiguration
 from headrace.model.segment_access import SegmentAccess
-from headrace.model.segment_report import SegmentReport, encode_report
-from headrace.rpc.generated import batch_commit_pb2, controller_pb2, stream_time_pb2, truncation_pb2
+from headrace.model.segment_report import SegmentReport
+from headrace.rpc.generated import (
+    batch_commit_pb2,
+    controller_pb2,
+    internal_pb2,
+    stream_time_pb2,
+    truncation_pb2,
+)
 from headrace.runtime.clock import Clock
 from headrace.runtime.entropy import Entropy
-from headrace.runtime.logs import logger
-from headrace.runtime.retry import RetryPolicy
 from headrace.runtime.supervisor import Supervisor
 from headrace.security.access import Gatekeeper
-
-_log = logger(__name__)
-
-_SCAN_ROWS: Final = 500
-_PATIENT: Final = RetryPolicy(initial_s=0.1, multiplier=2.0, delay_max_s=30.0, attempts=1000)
+from headrace.security.internal_identity import InternalCallers
 
 
 class Controller:
@@ -143,6 +139,7 @@ class Controller:
             BatchCommitCalls(self.context, self.transactions),
             StreamTimeCalls(self.context),
             TruncationCalls(self.streams),
+            InternalCalls(self.context),
             ClusterCalls(self.context.buckets),
         )
 
@@ -150,13 +147,9 @@ class Controller:
         """Answer from now on that clients find this controller at ``endpoint``."""
         self.context.buckets.publish(endpoint)
 
-    async def report_load(self, report: SegmentReport) -> None:
-        """Have a segment's stream scaled if the report asks for that. Returns once it is posted."""
-        found = find_stream_segment(report.segment)
-        if found is not None:
-            scope, stream, _ = found
-            payload = encode_report(report)
-            await self.context.events.post(RequestEvent(EventKind.SCALE_REPORT, scope, stream, payload))
+    async def report_loads(self, reports: Sequence[SegmentReport]) -> None:
+        """Have the streams of segments scaled if their reports ask for that. Returns once all are posted."""
+        await post_reports(self.context.events, reports)
 
     async def start(self) -> None:
         """Be ready for calls; unfinished work goes on in the background, once its buckets are claimed."""
@@ -229,17 +222,19 @@ class GrpcServer(_GrpcServer):
         *,
         readers_manage_groups: bool = True,
         credentials: grpc.ServerCredentials | None = None,
+        internal: InternalCallers | None = None,
     ) -> None:
         """Answer every caller; with a ``gatekeeper`` those that the rules allow it, and with ``tokens``.
 
-        With ``credentials`` every connection is encrypted.
+        With ``credentials`` every connection is encrypted. ``internal`` recognises processes of the cluster.
         """
         services = [
             controller_pb2.DESCRIPTOR.services_by_name["ControllerService"],
             batch_commit_pb2.DESCRIPTOR.services_by_name["BatchCommitService"],
             stream_time_pb2.DESCRIPTOR.services_by_name["StreamTimeService"],
             truncation_pb2.DESCRIPTOR.services_by_name["TruncationService"],
+            internal_pb2.DESCRIPTOR.services_by_name["InternalService"],
         ]
         rules = make_rules(readers_manage_groups=readers_manage_groups)
-        front = CallFront(controller.handlers, gatekeeper, rules, tokens)
+        front = CallFront(controller.handlers, gatekeeper, rules, tokens, internal)
         super().__init__(front, services, host, port, credentials)

@@ -15,6 +15,9 @@ from headrace.limits import NAME_CHARS_MAX
 
 VERSION: Final = 1
 
+REPORTS_MAX: Final = 100
+"""Of one call."""
+
 _FIXED: Final = struct.Struct(">BBqIIQ")
 _NAME_BYTES_MAX: Final = 3 * NAME_CHARS_MAX
 """Scope, stream and number, with their marks."""

@@ -23,12 +23,14 @@ from headrace.coordination.location import CoordinatorLocation
 from headrace.data_directory.record import FORMAT
 from headrace.data_directory.shared_directory import check_facts, directory_of
 from headrace.errors import InvalidArgumentError, PreconditionError
+from headrace.model.endpoint import Endpoint
 from headrace.processes import serving
 from headrace.processes.beside_store import BesideStore
 from headrace.processes.cluster_containers import ClusterContainers, ClusterGate, OpenedLogs, in_session
 from headrace.processes.cluster_store_config import ClusterStoreConfig
-from headrace.processes.config import SegmentStoreConfig
+from headrace.processes.controller_calls import ControllerCalls, tls_among_processes
 from headrace.processes.descriptor_plan import containers_at_once
+from headrace.processes.report_sender import ReportSender
 from headrace.processes.segment_store import ClusterSeat, ServedStore
 from headrace.processes.store_server import StoreAddresses, check_token_key
 from headrace.processes.taken_over import OnTakenOver
@@ -36,6 +38,7 @@ from headrace.processes.web_port import WebPort
 from headrace.processes.wired_store import WiredStore
 from headrace.runtime.context import Runtime, system_runtime
 from headrace.runtime.host_id import find_host_id
+from headrace.security.internal_identity import InternalTokens
 from headrace.wal.stores import find_logs
 from headrace.web.metrics.metric import Metric
 from headrace.web.process_parts import DOWN, STARTING, UP, Contributor
@@ -52,7 +55,7 @@ class ClusterStoreServer:
 
     def __init__(
         self,
-        config: SegmentStoreConfig,
+        config: ClusterStoreConfig,
         coordinator: Coordinator,
         where: str,
         runtime: Runtime | None = None,
@@ -115,9 +118,27 @@ class ClusterStoreServer:
             member.start()
             stack.push_async_callback(member.stop)
             await _wait_known(member)
+            self._report_loads(member, stack)
             store.protection.advise()
             self._exit = stack.pop_all()
         return StoreAddresses(str(store.endpoint), str(web.endpoint), store.protection.tls is not None)
+
+    def _report_loads(self, member: StoreMember, stack: AsyncExitStack) -> None:
+        """Have streams scaled by their load: tell any controller of it."""
+        assert self._store is not None
+        config, key = self.config, self._store.protection.token_key
+        calls = ControllerCalls(
+            tls_among_processes(config.tls, config.controller_authority),
+            None if key is None else InternalTokens(key, self._runtime.clock),
+        )
+        stack.push_async_callback(calls.close)
+
+        def controllers() -> Sequence[Endpoint]:
+            known = {node.endpoint for node in member.controllers.nodes.values()}
+            return sorted(each for each in known if each.port)  # one without has not bound it yet
+
+        sender = ReportSender(controllers, calls)
+        self._store.wired.report_loads(sender.send, config.scaling)
 
     async def _read_facts(self, session: Session) -> tuple[Facts, int]:
         """Return them, and how many stores there are."""
@@ -204,7 +225,7 @@ async def _wait_known(member: StoreMember) -> None:
     await known.wait()
 
 
-def _complete(config: SegmentStoreConfig, facts: Facts) -> SegmentStoreConfig:
+def _complete(config: ClusterStoreConfig, facts: Facts) -> ClusterStoreConfig:
     """Return the settings with what the facts say.
 
     Raises:

@@ -23,6 +23,7 @@ from headrace.processes.port_errors import naming_port
 from headrace.processes.protection import Protection
 from headrace.runtime.context import Runtime
 from headrace.security.grpc_credentials import server_credentials
+from headrace.security.internal_identity import InternalCallers
 from headrace.web.asked_stores import AskedStores
 from headrace.web.process_parts import ProcessPart
 from headrace.web.server import Application
@@ -62,10 +63,12 @@ class ServedController:
         self._protection = protection
         self._stores = stores
         self._parts = parts
-        self._tokens = None
+        self._tokens = self._internal = None
         if protection.token_key is not None:
+            key, leeway_s = protection.token_key, config.auth.token_leeway_s
+            self._internal = InternalCallers(key, runtime.clock, leeway_s)
             self._tokens = IssuedTokens(
-                protection.token_key,
+                key,
                 runtime.clock,
                 config.auth.token_lifetime_s,
                 readers_manage_groups=config.auth.readers_manage_groups,
@@ -120,6 +123,7 @@ class ServedController:
             self._tokens,
             readers_manage_groups=self._config.auth.readers_manage_groups,
             credentials=None if certificates is None else server_credentials(certificates),
+            internal=self._internal,
         )
         self._tables.callers = self._grpc.calls_running
         with naming_port("controller_port", self._config.host, self._config.controller_port):
@@ -127,9 +131,9 @@ class ServedController:
         self._controller.publish(self.grpc_endpoint)
         await self._grpc.start()
 
-    async def report_load(self, report: SegmentReport) -> None:
-        """See :meth:`Controller.report_load`."""
-        await self._controller.report_load(report)
+    async def report_loads(self, reports: Sequence[SegmentReport]) -> None:
+        """See :meth:`Controller.report_loads`."""
+        await self._controller.report_loads(reports)
 
     async def stop(self) -> None:
         """Refuse new calls, let active ones end, stop. Idempotent."""

@@ -8,19 +8,15 @@ reached: they lie in containers. gRPC follows, and only then the ready file. Sto
 from __future__ import annotations
 
 import asyncio
-import ssl
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
-from pathlib import Path
 
-from headrace.client.config import ClientConfig
 from headrace.client.connections.pool import ConnectionPool
 from headrace.client.connections.tls import tls_context
 from headrace.cluster.facts_node import Facts
 from headrace.cluster.facts_store import read_facts
 from headrace.cluster.placement_service import PlacementService
 from headrace.cluster.session_works import RETRY
-from headrace.controller.segments.remote.internal_tokens import InternalTokens
 from headrace.controller.segments.remote.remote_segments import RemoteSegments
 from headrace.controller.segments.remote.store_calls import TokenSource
 from headrace.controller.segments.remote.stores_away import StoresAway
@@ -32,6 +28,7 @@ from headrace.errors import HeadraceError, OverloadError, OwnershipError, Unknow
 from headrace.processes import serving
 from headrace.processes.cluster_part import ClusterPart
 from headrace.processes.controller import ServedController
+from headrace.processes.controller_calls import tls_among_processes
 from headrace.processes.controller_config import ControllerServerConfig
 from headrace.processes.protection import Protection
 from headrace.processes.ready_file import remove_ready_file
@@ -39,6 +36,7 @@ from headrace.processes.taken_over import OnTakenOver
 from headrace.processes.web_port import WebPort
 from headrace.runtime.context import Runtime, system_runtime
 from headrace.runtime.logs import logger
+from headrace.security.internal_identity import InternalTokens
 from headrace.wire.catalogue import INTERNAL_VERSION
 
 _log = logger(__name__)
@@ -109,11 +107,16 @@ class ControllerServer:
             part = ClusterPart(service, facts.containers)
             part.waits_for = "the segment stores"
             locator = WatchedLocator(service.placement, facts.containers)
+            tls = tls_among_processes(config.tls, config.store_authority)
+            key = protection.token_key
+            identity = None if key is None else InternalTokens(key, runtime.clock)
+            tokens: TokenSource = identity or _no_token
             pool = ConnectionPool(
-                version=INTERNAL_VERSION, tls=self._tls_of_stores(), is_gone=locator.is_gone
+                version=INTERNAL_VERSION,
+                tls=None if tls is None else tls_context(tls),
+                is_gone=locator.is_gone,
             )
             stack.callback(pool.close)
-            tokens = self._tokens()
             controller = ServedController(
                 config,
                 runtime,
@@ -174,24 +177,6 @@ class ControllerServer:
         if failures == 1:
             _log.warning(f"the controller waits for {what}", error=str(error))
         await asyncio.sleep(RETRY.delay_s(failures, self._runtime.entropy.random()))
-
-    def _tokens(self) -> TokenSource:
-        key = self._protection.token_key
-        return _no_token if key is None else InternalTokens(key, self._runtime.clock)
-
-    def _tls_of_stores(self) -> ssl.SSLContext | None:
-        """Return what encrypts connections to segment stores. Raises InvalidArgumentError."""
-        tls = self.config.tls
-        if tls.cert is None or tls.key is None:
-            return None
-        authority = self.config.store_authority or tls.authority
-        return tls_context(
-            ClientConfig(
-                tls_authorities=None if authority is None else Path(authority),
-                tls_cert=Path(tls.cert),
-                tls_key=Path(tls.key),
-            )
-        )
 
 
 def _no_token(segment: str) -> str:  # noqa: ARG001 - stores want none

@@ -81,7 +81,7 @@ class StandaloneServer:
             await store.start()
             await controller.recover()
             await controller.serve()
-            store.wired.report_loads(controller.report_load, self.config.scaling)
+            store.wired.report_loads(controller.report_loads, self.config.scaling)
             protection.advise()
             self._exit = stack.pop_all()
         return Addresses(

@@ -38,7 +38,7 @@ from headrace.segmentstore.readindex.cache.cache import BlockCache
 from headrace.segmentstore.readindex.cache.eviction_policy import CacheConfig
 from headrace.segmentstore.scaling.config import ScalingConfig
 from headrace.segmentstore.scaling.load_sampler import LoadSampler
-from headrace.segmentstore.scaling.report_queue import ReportQueue, SendReport
+from headrace.segmentstore.scaling.report_queue import ReportQueue, SendReports
 from headrace.segmentstore.store import SegmentStore
 from headrace.storage.checkpoints.manifest import SystemFacts
 from headrace.storage.chunks.optimiser_switch import OptimiserSwitch
@@ -248,7 +248,7 @@ class WiredStore:
         self._listener = Listener(self.store, self._ingress, authorise)
         return await self._listener.start(host, port, tls)
 
-    def report_loads(self, send: SendReport, config: ScalingConfig) -> None:
+    def report_loads(self, send: SendReports, config: ScalingConfig) -> None:
         """Meter the segments of streams that scale by themselves from now on, and report with ``send``."""
         self._reports = ReportQueue(send, config)
         self._sampler = LoadSampler(self.registry, self._reports, self._runtime.clock, config)

@@ -46,6 +46,8 @@ class Need:
 
     def check(self, caller: Caller) -> None:
         """Raises PermissionDeniedError."""
+        if not self.resources:
+            raise PermissionDeniedError(f"user {caller.name!r} is no process of the cluster")
         if not any(caller.permission(resource) >= self.permission for resource in self.resources):
             wanted = " or ".join(f"{resource!r:.{_SHOWN_CHARS}}" for resource in self.resources)
             raise PermissionDeniedError(f"user {caller.name!r} lacks {self.permission.name} on {wanted}")
@@ -55,6 +57,9 @@ class Need:
 
 NOTHING: Final = Need(Permission.NONE, ())
 """Everybody may make the call, also without credentials."""
+
+INTERNAL: Final = Need(Permission.READ_UPDATE, ())
+"""No user may make the call, but processes of the same cluster."""
 
 
 async def admit(

@@ -270,7 +270,7 @@ async def test_retention_samples_and_watermarks_of_the_dead_one_go_on():
                     report = SegmentReport(
                         segment_name("s", busy, 0), Load.HOT, time.time_ns() // 1_000_000, 2, 2000
                     )
-                    await survivor.controller.report_load(report)  # nobody owns the bucket yet
+                    await survivor.controller.report_loads([report])  # nobody owns the bucket yet
                     dying.expire()
         await cluster.divided(survivor)
 

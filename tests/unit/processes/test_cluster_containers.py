@@ -25,6 +25,7 @@ from headrace.errors import (
 from headrace.model.endpoint import Endpoint
 from headrace.processes.cluster_containers import ClusterContainers, ClusterGate, OpenedLogs, in_session
 from headrace.processes.cluster_store import ClusterStoreServer
+from headrace.processes.cluster_store_config import ClusterStoreConfig
 from headrace.processes.config import SegmentStoreConfig
 from headrace.processes.wired_store import WiredStore
 from headrace.runtime.clock import SystemClock
@@ -181,7 +182,7 @@ async def test_a_log_that_was_opened_and_is_missing_is_not_made_anew(tmp_path):
 
 
 def server_at(coordinator, **settings):
-    config = SegmentStoreConfig(segmentstore_port=0, rest_port=0, **settings)
+    config = ClusterStoreConfig(segmentstore_port=0, rest_port=0, **settings)
     return ClusterStoreServer(config, coordinator, "memory")
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from headrace.model.names import MARK_PREFIX, READER_GROUP_PREFIX, TABLE_SUFFIX
 from headrace.rpc.generated import controller_pb2 as pb
-from headrace.security.access import NOTHING, Need
+from headrace.security.access import INTERNAL, NOTHING, Need
 from headrace.security.permission import Permission
 from headrace.security.resources import ROOT, scope_resource, stream_resource, table_resource
 
@@ -97,6 +97,7 @@ def make_rules(*, readers_manage_groups: bool = True) -> Mapping[str, Rule]:
         "get_sink_watermark": _stream(_READ, _info),
         "get_cut_at": _stream(_READ, _info),
         "truncate_any_stream": _stream(_UPDATE, _info),
+        "report_loads": lambda _: INTERNAL,
     }
 
 

@@ -25,7 +25,9 @@ from headrace.rpc.refusals import refusing_reply, tell_error
 from headrace.rpc.status import status_of
 from headrace.runtime.logs import logger
 from headrace.runtime.supervisor import Supervisor
-from headrace.security.access import Caller, Gatekeeper, admit
+from headrace.security.access import INTERNAL, Caller, Gatekeeper, admit
+from headrace.security.header import authorization_of
+from headrace.security.internal_identity import InternalCallers, shows_token
 
 Handler = Callable[[Any], Coroutine[Any, Any, Any]]
 Metadata = Iterable[tuple[str, str | bytes]]
@@ -64,16 +66,19 @@ class CallFront:
         gatekeeper: Gatekeeper | None = None,
         rules: Mapping[str, Rule] | None = None,
         tokens: IssuedTokens | None = None,
+        internal: InternalCallers | None = None,
     ) -> None:
         """``handlers`` maps calls in snake case to coroutine functions of one request, ``rules`` to what
         their callers need: a call without a rule is denied.
 
-        Without a ``gatekeeper`` every call is allowed, without ``tokens`` no reply has a delegation token.
+        Without a ``gatekeeper`` every call is allowed, without ``tokens`` no reply has a delegation token,
+        and with a ``gatekeeper`` but without ``internal`` no process of the cluster is recognised.
         """
         self._handlers = handlers
         self._gatekeeper = gatekeeper
         self._rules = rules or {}
         self._tokens = tokens
+        self._internal = internal
         self._calls = Supervisor("control calls")
 
     def serves(self, call: str) -> bool:
@@ -119,7 +124,13 @@ class CallFront:
         if self._gatekeeper is None:
             return None
         rule = self._rules.get(call)
-        return await admit(self._gatekeeper, metadata, name, None if rule is None else rule(request))
+        need = None if rule is None else rule(request)
+        if need is INTERNAL and self._internal is not None:
+            header = authorization_of(metadata)
+            if shows_token(header):
+                self._internal.check(header)
+                return None
+        return await admit(self._gatekeeper, metadata, name, need)
 
     async def _list(self, call: str, request: Any, listing: Listing, caller: Caller) -> Any:
         """Return the next page of which the caller may read something, or the last one."""

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Iterable
 from typing import Final
 
 from headrace.controller.context import ControllerContext
-from headrace.controller.events.event import RequestEvent
+from headrace.controller.events.event import EventKind, RequestEvent
+from headrace.controller.events.queue import Events
 from headrace.controller.policies.auto_scale import AutoScale, decide
 from headrace.controller.store.contract import ABSENT, Write
 from headrace.controller.store.layout import details_table, load_marks_key
@@ -20,12 +23,25 @@ from headrace.errors import (
     UnknownOutcomeError,
 )
 from headrace.model.names import find_stream_segment
-from headrace.model.segment_report import SegmentReport, decode_report
+from headrace.model.segment_report import SegmentReport, decode_report, encode_report
 from headrace.runtime.logs import logger
 
 _log = logger(__name__)
 
 _ATTEMPTS_MAX: Final = 50
+
+
+async def post_reports(events: Events, reports: Iterable[SegmentReport]) -> None:
+    """Have the owners of the streams' buckets act on reports. Returns once all are posted.
+
+    Raises OwnershipError, OverloadError, UnknownOutcomeError: some may not be.
+    """
+    posts = [
+        events.post(RequestEvent(EventKind.SCALE_REPORT, *found[:2], encode_report(report)))
+        for report in reports
+        if (found := find_stream_segment(report.segment)) is not None
+    ]
+    await asyncio.gather(*posts)
 
 
 class LoadReports:

@@ -51,8 +51,8 @@ class ScalingConfig:
     cold_factor: float = internal(0.5, help="Fraction of the target below which a segment is cold.")
     queue_max: int = internal(1000, help="Reports that wait for the controller.")
     expiry_s: float = internal(600.0, help="A report that could not be sent for this long is dropped.")
-    timeout_s: float = internal(30.0, help="How long the controller may take for one report.")
-    retry_s: float = internal(0.5, help="Pause after a report that was not taken.")
+    timeout_s: float = internal(30.0, help="How long a controller may take for the reports of one call.")
+    retry_s: float = internal(0.5, help="Pause after reports that were not taken.")
 
     @property
     def fast_s(self) -> float:

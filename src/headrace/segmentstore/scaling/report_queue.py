@@ -9,16 +9,16 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
-from headrace.model.segment_report import Load, SegmentReport
+from headrace.model.segment_report import REPORTS_MAX, Load, SegmentReport
 from headrace.segmentstore.scaling.config import ScalingConfig
 
 _logger = logging.getLogger(__name__)
 
-SendReport = Callable[[SegmentReport], Awaitable[None]]
-"""Has the controller of the segment's stream act on a report, at least once. Any error: try again."""
+SendReports = Callable[[Sequence[SegmentReport]], Awaitable[None]]
+"""Has controllers act on up to ``REPORTS_MAX`` reports, at least once. Any error: try all of them again."""
 
 
 @dataclass(slots=True)
@@ -35,7 +35,7 @@ class ReportStatistics:
 class ReportQueue:
     """Used on one loop."""
 
-    def __init__(self, send: SendReport, config: ScalingConfig) -> None:
+    def __init__(self, send: SendReports, config: ScalingConfig) -> None:
         self._send = send
         self._config = config
         self._hot: OrderedDict[str, tuple[SegmentReport, float]] = OrderedDict()
@@ -67,25 +67,27 @@ class ReportQueue:
             if not lane:
                 self._filled.clear()
                 continue
-            segment, (report, since) = lane.popitem(last=False)
-            if asyncio.get_running_loop().time() - since > self._config.expiry_s:
-                self._dropped += 1
-            elif await self._has_sent(report):
-                self._sent += 1
+            batch = [lane.popitem(last=False) for _ in range(min(len(lane), REPORTS_MAX))]
+            oldest = asyncio.get_running_loop().time() - self._config.expiry_s
+            sending = [each for each in batch if each[1][1] >= oldest]
+            self._dropped += len(batch) - len(sending)
+            if await self._have_sent([report for _, (report, _) in sending]):
+                self._sent += len(sending)
             else:
-                self._failed += 1
-                if segment not in self._hot and segment not in self._others:
-                    lane[segment] = (report, since)
+                self._failed += len(sending)
+                for segment, waiting in sending:
+                    if segment not in self._hot and segment not in self._others:
+                        lane[segment] = waiting
                 await asyncio.sleep(self._config.retry_s)
 
-    async def _has_sent(self, report: SegmentReport) -> bool:
+    async def _have_sent(self, reports: Sequence[SegmentReport]) -> bool:
+        if not reports:
+            return True
         try:
             async with asyncio.timeout(self._config.timeout_s):
-                await self._send(report)
+                await self._send(reports)
         except Exception as error:  # noqa: BLE001 - whatever it is, it is counted and tried again
-            _logger.debug(
-                "the report that %s is %s was not taken: %r", report.segment, report.load.name, error
-            )
+            _logger.debug("%d reports of segments were not taken: %r", len(reports), error)
             return False
         return True
 

@@ -7,13 +7,21 @@ from google.protobuf.descriptor import FieldDescriptor as Field
 from google.protobuf.message_factory import GetMessageClass
 
 from headrace.limits import INT64_MAX, INT64_MIN
-from headrace.rpc.generated import batch_commit_pb2, controller_pb2, stream_time_pb2, truncation_pb2
+from headrace.model.segment_report import Load, SegmentReport, encode_report
+from headrace.rpc.generated import (
+    batch_commit_pb2,
+    controller_pb2,
+    internal_pb2,
+    stream_time_pb2,
+    truncation_pb2,
+)
 
 SERVICES = [
     controller_pb2.DESCRIPTOR.services_by_name["ControllerService"],
     batch_commit_pb2.DESCRIPTOR.services_by_name["BatchCommitService"],
     stream_time_pb2.DESCRIPTOR.services_by_name["StreamTimeService"],
     truncation_pb2.DESCRIPTOR.services_by_name["TruncationService"],
+    internal_pb2.DESCRIPTOR.services_by_name["InternalService"],
 ]
 METHODS = {method.name: method for service in SERVICES for method in service.methods}
 
@@ -27,6 +35,7 @@ EXTREMES = {
     Field.TYPE_ENUM: (-1, 99, INT32_MAX),
     Field.TYPE_BOOL: (True,),
     Field.TYPE_DOUBLE: (math.nan, math.inf, -math.inf, -1.0, 1e308, 5e-324),
+    Field.TYPE_BYTES: (b"", b"\xff" * 16, b"x" * 20_000),
     Field.TYPE_STRING: ("", "/", "a/b", "\x00", "ä\U0001f600", "x" * 20_000, "-1", "1-AA=="),
 }
 GARBAGE = (b"\xff" * 16, b"\x0a\x02\xff\xfe", b"\x0a\x7f", b"\x08")
@@ -88,6 +97,8 @@ def _fill(message, txn_id):
     for field in message.DESCRIPTOR.fields:
         if field.name in {"cut", "from", "to"}:
             getattr(message, field.name).update({0: 0, 1: 0})
+        elif field.name == "reports":
+            message.reports.append(encode_report(SegmentReport("s/t/0.#epoch.0", Load.WARM, 0)))
         elif field.name == "sealedSegments":
             message.sealedSegments.append(0)
         elif field.message_type is not None and field.message_type.name == "TxnId":

@@ -11,11 +11,13 @@ from headrace.controller.api.call_front import Answer, CallFront, Refusal, snake
 from headrace.controller.server import GrpcServer
 from headrace.rpc.generated import controller_pb2 as pb
 from headrace.rpc.generated import controller_pb2_grpc
+from headrace.security.internal_identity import InternalCallers, InternalTokens
 from headrace.security.permission import Permission
+from headrace.security.tokens import TokenKey, issue
 from tests.unit.controller.api.extreme_requests import METHODS, valid_request
 from tests.unit.controller.api.test_extreme_requests import idle, prepare, watch_effects
 from tests.unit.controller.calls import info
-from tests.unit.controller.conftest import World, serve, stream_config
+from tests.unit.controller.conftest import ManualClock, World, serve, stream_config
 from tests.unit.controller.known_users import EVERYTHING, NOT_AUTHENTICATED, KnownUsers, basic, users_for
 
 RULES = make_rules()
@@ -23,6 +25,9 @@ OPEN = {"getControllerServerList"}
 REMOVALS = sorted((name for name in METHODS if name.startswith(("delete", "seal"))), key="deleteScope".__eq__)
 NO, DENIED = grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.PERMISSION_DENIED
 READ, UPDATE = Permission.READ, Permission.READ_UPDATE
+KEY, CLOCK = TokenKey(b"internal" * 8), ManualClock()
+INTERNAL_CALLERS = InternalCallers(KEY, CLOCK, 10)
+PROCESS = InternalTokens(KEY, CLOCK).header()
 
 
 @asynccontextmanager
@@ -36,7 +41,7 @@ async def inhabited():
 
 async def make(service, users, name, request, *headers):
     """Make a call through a front, without network."""
-    front = CallFront(service.controller.handlers, users, RULES)
+    front = CallFront(service.controller.handlers, users, RULES, internal=INTERNAL_CALLERS)
     metadata = [("requestid", "1"), *(("authorization", value) for value in headers), ("other", b"\xff")]
     message = GetMessageClass(METHODS[name].input_type)
     return await front.answer(name, message, request.SerializeToString(), metadata)
@@ -50,6 +55,8 @@ async def test_a_caller_that_lacks_something_is_refused_and_nothing_changes():
             request = valid_request(name, txn_id)
             users = users_for(RULES[snake_case(name)](request))
             cases = {what: (values, NO) for what, values in NOT_AUTHENTICATED.items()}
+            if header_for(name) is PROCESS:
+                cases["another method"] = ("Bearer abc",), DENIED
             cases["bytes"] = (b"Basic abc",), NO
             cases |= {who: ((basic(who),), DENIED) for who in ("less", "elsewhere")}
             for what, (values, code) in cases.items():
@@ -60,13 +67,40 @@ async def test_a_caller_that_lacks_something_is_refused_and_nothing_changes():
         assert (faults, effects) == ([], [])
 
 
+def header_for(name):
+    """Return what the caller shows that may make the call: a user, or a process of the cluster."""
+    internal = METHODS[name].containing_service.name == "InternalService"
+    return PROCESS if internal else basic("enough")
+
+
+async def test_a_call_of_processes_takes_a_token_for_everything_and_no_other():
+    async with inhabited() as (service, txn_id):
+        users = KnownUsers(admin={EVERYTHING: UPDATE})
+        narrow = issue(KEY, {"prn::/scope:s": UPDATE}, CLOCK.now_ms() // 1000, 60)
+        late = issue(KEY, {"*": UPDATE}, CLOCK.now_ms() // 1000 - 100, 60)
+        stranger = InternalTokens(TokenKey(b"stranger" * 8), CLOCK).header()
+        for name in ("reportLoads",):
+            request = valid_request(name, txn_id)
+            assert isinstance(await make(service, users, name, request, PROCESS), Answer)
+            for header in (basic("admin"), f"Bearer {narrow}", f"Bearer {late}", stranger):
+                answer = await make(service, users, name, request, header)
+                assert answer.code is DENIED, (name, header)
+        answer = await make(
+            service, users, "reportLoads", valid_request("reportLoads", txn_id), basic("admin")
+        )
+        assert answer.details == "user 'admin' is no process of the cluster"
+        for name in ("listScopes", "createTransaction"):
+            answer = await make(service, users, name, valid_request(name, txn_id), PROCESS)
+            assert answer.code is NO  # what users do, processes do not do under this name
+
+
 async def test_a_caller_with_exactly_what_a_call_needs_may_make_it():
     async with inhabited() as (service, txn_id):
         for name in [*(METHODS.keys() - set(REMOVALS)), *REMOVALS]:
             request = valid_request(name, txn_id)
             users = users_for(RULES[snake_case(name)](request)) if name not in OPEN else KnownUsers()
             answer = await make(
-                service, users, name, request, *([basic("enough")] if name not in OPEN else [])
+                service, users, name, request, *([header_for(name)] if name not in OPEN else [])
             )
             assert isinstance(answer, Answer) or answer.code not in {NO, DENIED}, (name, answer)
 

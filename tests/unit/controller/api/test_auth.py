@@ -7,7 +7,7 @@ from headrace.controller.api.auth import make_rules
 from headrace.controller.api.call_front import snake_case
 from headrace.controller.api.listings import LISTINGS
 from headrace.rpc.generated import controller_pb2 as pb
-from headrace.security.access import NOTHING
+from headrace.security.access import INTERNAL, NOTHING
 from headrace.security.permission import Permission
 from headrace.security.resources import ROOT
 from tests.unit.controller.api.extreme_requests import METHODS, valid_request
@@ -36,6 +36,8 @@ TABLE_OF_THE_PROTOCOL = {
         checkTransactionState listCompletedTransactions getSinkWatermark getCutAt""",
 }
 
+INTERNAL_CALLS = ("reportLoads",)
+
 
 def need_of(rules, call, request):
     need = rules[call](request)
@@ -47,7 +49,7 @@ def test_every_call_has_its_rule():
 
 
 def test_calls_need_what_the_protocol_says():
-    seen = {"getControllerServerList", "getDelegationToken"}
+    seen = {"getControllerServerList", "getDelegationToken", *INTERNAL_CALLS}
     for (resource, permission), names in TABLE_OF_THE_PROTOCOL.items():
         for name in names.split():
             request = valid_request(name, pb.TxnId())
@@ -55,6 +57,7 @@ def test_calls_need_what_the_protocol_says():
             seen.add(name)
     assert seen == set(METHODS)
     assert RULES["get_controller_server_list"](pb.ServerRequest()) is NOTHING
+    assert all(RULES[snake_case(name)](None) is INTERNAL for name in INTERNAL_CALLS)
 
 
 @pytest.mark.parametrize(

@@ -8,12 +8,12 @@ from headrace.cluster.claim_node import Claim
 from headrace.cluster.map_node import ContainerMap, Placement
 from headrace.cluster.store_node import StoreNode
 from headrace.cluster.watched_placement import WatchedPlacement
-from headrace.controller.segments.remote.internal_tokens import LIFETIME_S, InternalTokens
 from headrace.controller.segments.remote.watched_locator import WatchedLocator
 from headrace.errors import ContainerOfflineError
 from headrace.model.endpoint import Endpoint
 from headrace.model.hashing import container_of
 from headrace.runtime.entropy import SeededEntropy
+from headrace.security.internal_identity import LIFETIME_S, InternalTokens
 from headrace.security.permission import Permission
 from headrace.security.tokens import TokenKey, read
 from tests.remote_stores import calling, listening

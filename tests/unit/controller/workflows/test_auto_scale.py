@@ -54,8 +54,8 @@ async def test_a_report_of_the_segment_store_reaches_the_owner_of_the_bucket(wor
     async with world.running() as controller:
         await make_stream(controller)
         now = controller.context.clock.now_ms()
-        await controller.report_load(SegmentReport("no-stream", Load.HOT, now, 2, 2000))
-        await controller.report_load(SegmentReport(segment_name("s", "t", 0), Load.HOT, now, 2, 2000))
+        await controller.report_loads([SegmentReport("no-stream", Load.HOT, now, 2, 2000)])
+        await controller.report_loads([SegmentReport(segment_name("s", "t", 0), Load.HOT, now, 2, 2000)])
 
         async def has_split():
             return len(await ranges_of(controller)) == 2
