@@ -45,6 +45,7 @@ DRIVERS = {
     "cluster.watched_placement": "watches the map",
     "controller.api": "answers calls by gRPC",
     "controller.buckets.members": "watches the coordinator",
+    "controller.buckets.owners": "waits for what other controllers tell",
     "controller.buckets.ownership": "claims buckets at the coordinator",
     "controller.buckets.shared_look": "shares one look among waiting callers",
     "controller.buckets.works": "runs work as tasks",

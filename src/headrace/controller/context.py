@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from headrace.controller.buckets.owners import AskController, Owners, ask_nobody
 from headrace.controller.buckets.ownership import Buckets
 from headrace.controller.config import ControllerConfig
 from headrace.controller.engine import WorkflowEngine
@@ -48,6 +49,7 @@ class ControllerContext:
     marks: WriterMarks
     engine: WorkflowEngine
     buckets: Buckets
+    owners: Owners
     bucket_index: BucketIndex
     retention_sets: RetentionSets
     events: Events
@@ -71,13 +73,15 @@ def make_context(
     store: MetadataStore,
     segments: SegmentCalls,
     coordinator: Coordinator,
+    ask: AskController = ask_nobody,
 ) -> ControllerContext:
-    """Wire the parts of a controller."""
+    """Wire the parts of a controller. ``ask``: how it calls other ones."""
     scopes = Scopes(store, clock, entropy)
     registry = Registry(store)
     bucket_index = BucketIndex(store, config.buckets)
     endpoint = Endpoint(config.rpc_host, config.rpc_port)
     buckets = Buckets(config.buckets, store, coordinator, clock, entropy, endpoint)
+    owners = Owners(buckets, ask)
     registry.is_owned = buckets.owns_stream
     return ControllerContext(
         config=config,
@@ -94,9 +98,13 @@ def make_context(
         txn_ids=TxnIds(store),
         marks=WriterMarks(store, bucket_index, clock),
         engine=WorkflowEngine(
-            entropy, timeout_s=config.workflow_timeout_s, streams_at_once=config.streams_at_once
+            entropy,
+            timeout_s=config.workflow_timeout_s,
+            streams_at_once=config.streams_at_once,
+            wait_told=owners.wait_changed,
         ),
         buckets=buckets,
+        owners=owners,
         bucket_index=bucket_index,
         retention_sets=RetentionSets(store),
         events=Events(segments.access, buckets, entropy),

@@ -84,14 +84,30 @@ class DurableWork(Protocol):
         """Return how to do each kind of work that waits for the stream to be free; None: there is none."""
 
 
+async def nobody_tells(stream: Stream) -> bool:  # noqa: ARG001
+    """Tell nothing of other controllers' work: their rows are looked at after pauses."""
+    return False
+
+
 class WorkflowEngine:
     """Owns the tasks of all streams with work. Used on the controller's loop."""
 
-    def __init__(self, entropy: Entropy, *, timeout_s: float, streams_at_once: int) -> None:
+    def __init__(
+        self,
+        entropy: Entropy,
+        *,
+        timeout_s: float,
+        streams_at_once: int,
+        wait_told: Callable[[Stream], Awaitable[bool]] = nobody_tells,
+    ) -> None:
+        """``wait_told``: waits until another controller says that it has changed the row of a stream, and
+        returns False if that is not said.
+        """
         self.work: DurableWork | None = None
         """Set once, before the first call: workflows need the engine and the engine the workflows."""
         self._entropy = entropy
         self._timeout_s = timeout_s
+        self._wait_told = wait_told
         self._supervisor = Supervisor("workflows")
         self._workers: dict[tuple[str, bytes], _Worker] = {}
         self._stopped = asyncio.Event()
@@ -116,8 +132,8 @@ class WorkflowEngine:
     async def wait(self, stream: Stream, what: str, is_over: Callable[[StreamRow], bool]) -> None:
         """Wait until the stream's row fulfils ``is_over``.
 
-        While this engine works for the stream, the row is looked at after each step; otherwise it is read,
-        with growing pauses: another controller is at work.
+        While this engine works for the stream, the row is looked at after each step; otherwise it is read
+        when the controller that is at work says so, or with growing pauses.
 
         Raises:
             DeadlineExceededError: it takes too long; it goes on.
@@ -138,6 +154,16 @@ class WorkflowEngine:
             self._waiting[key] -= 1
             if not self._waiting[key]:
                 del self._waiting[key]
+
+    async def wait_changed(self, stream: Stream, version: int) -> None:
+        """Wait until the row of the stream is known to be newer than ``version``, or there is no work here
+        that could change it.
+        """
+        while not stream.gone and stream.version <= version:
+            worker = self._workers.get((stream.full_name, stream.uid))
+            if worker is None:
+                return
+            await worker.stepped.wait()
 
     def has_work(self, stream: Stream) -> bool:
         """Whether the rows that are known of the stream say that there is work."""
@@ -170,17 +196,17 @@ class WorkflowEngine:
         return worker
 
     async def _watch(self, stream: Stream, is_over: Callable[[StreamRow], bool]) -> None:
-        pause_s = _PAUSE_MIN_S
+        pause_s, in_vain = _PAUSE_MIN_S, False
         while True:
             if stream.gone:
                 raise NoSuchStreamError(f"stream {stream.full_name} does not exist")
             if is_over(stream.row):
                 return
             worker = self._workers.get((stream.full_name, stream.uid))
-            stepped = False
+            version, stepped, told = stream.version, False, False
             if worker is not None:
                 stepped = await _happens(worker.stepped, _PAUSE_MAX_S)
-            else:
+            elif in_vain or not (told := await self._wait_told(stream)):
                 await _happens(self._stopped, pause_s)
                 pause_s = min(pause_s * 2, _PAUSE_MAX_S)
             if self._stopped.is_set():
@@ -188,6 +214,7 @@ class WorkflowEngine:
             if not stepped:
                 with contextlib.suppress(*_TRANSIENT):
                     await stream.refresh()
+            in_vain = told and stream.version == version
 
     async def _run_worker(self, key: tuple[str, bytes], worker: _Worker) -> None:
         failures = 0

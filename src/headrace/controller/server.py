@@ -29,6 +29,7 @@ from headrace.controller.api.table_calls import KeyValueTableCalls
 from headrace.controller.api.transaction_calls import TransactionCalls
 from headrace.controller.api.truncation_calls import TruncationCalls
 from headrace.controller.api.writer_calls import WriterCalls
+from headrace.controller.buckets.owners import AskController, ask_nobody
 from headrace.controller.config import ControllerConfig
 from headrace.controller.context import make_context
 from headrace.controller.events.event import REQUEST_STREAM, EventKind
@@ -84,11 +85,12 @@ class Controller:
         config: ControllerConfig,
         placement: Placement,
         coordinator: Coordinator,
+        ask: AskController = ask_nobody,
     ) -> None:
         """Make a controller that does nothing yet.
 
         ``placement`` says where clients find the owner of a segment. ``coordinator`` is the one of all
-        controllers that share ``store``.
+        controllers that share ``store``, and ``ask`` how this one calls the others.
         """
         self.config = config
         self._store = store
@@ -103,6 +105,7 @@ class Controller:
             store,
             SegmentCalls(segments, entropy),
             coordinator,
+            ask,
         )
         self.engine = self.context.engine
         self.transactions = Transactions(self.context)
@@ -139,7 +142,7 @@ class Controller:
             BatchCommitCalls(self.context, self.transactions),
             StreamTimeCalls(self.context),
             TruncationCalls(self.streams),
-            InternalCalls(self.context),
+            InternalCalls(self.context, self.transactions),
             ClusterCalls(self.context.buckets),
         )
 

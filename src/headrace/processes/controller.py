@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from headrace.controller.api.issued_tokens import IssuedTokens
+from headrace.controller.buckets.owners import AskController, ask_nobody
 from headrace.controller.segments.placement import Placement
 from headrace.controller.server import Controller, GrpcServer
 from headrace.controller.store.tables import TableStore
@@ -45,6 +46,7 @@ class ServedController:
         stores: all segment stores, as REST asks them.
         parts: other parts of the process whose health and metrics are shown.
         buckets: into how many streams are divided; None: as configured.
+        ask: how it calls other controllers.
     """
 
     def __init__(
@@ -58,6 +60,7 @@ class ServedController:
         stores: AskedStores,
         parts: Sequence[ProcessPart],
         buckets: int | None = None,
+        ask: AskController = ask_nobody,
     ) -> None:
         self._config = config
         self._protection = protection
@@ -88,6 +91,7 @@ class ServedController:
             ),
             placement,
             coordinator,
+            ask,
         )
         self._grpc: GrpcServer | None = None
         self._grpc_port = config.controller_port

@@ -26,8 +26,8 @@ class ControllerServerConfig(ProcessConfig):
     controller_port: int = tunable(9090, low=0, high=PORT_MAX, help="Port of the control calls (gRPC).")
     store_authority: str | None = tunable(
         None,
-        help="File with the authorities that issue the certificates of segment stores, which are asked with "
-        "TLS if `tls.cert` is set. None: `tls.authority`, or those of the system.",
+        help="File with the authorities that issue the certificates of segment stores and other controllers, "
+        "which are asked with TLS if `tls.cert` is set. None: `tls.authority`, or those of the system.",
     )
     controller: ControllerConfig = field(default_factory=ControllerConfig)
     zookeeper: ZooKeeperConfig = field(default_factory=ZooKeeperConfig)

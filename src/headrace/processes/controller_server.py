@@ -28,7 +28,7 @@ from headrace.errors import HeadraceError, OverloadError, OwnershipError, Unknow
 from headrace.processes import serving
 from headrace.processes.cluster_part import ClusterPart
 from headrace.processes.controller import ServedController
-from headrace.processes.controller_calls import tls_among_processes
+from headrace.processes.controller_calls import ControllerCalls, tls_among_processes
 from headrace.processes.controller_config import ControllerServerConfig
 from headrace.processes.protection import Protection
 from headrace.processes.ready_file import remove_ready_file
@@ -117,6 +117,8 @@ class ControllerServer:
                 is_gone=locator.is_gone,
             )
             stack.callback(pool.close)
+            calls = ControllerCalls(tls, identity)
+            stack.push_async_callback(calls.close)
             controller = ServedController(
                 config,
                 runtime,
@@ -127,6 +129,7 @@ class ControllerServer:
                 StoresAway(pool, tokens, service.placement, facts.containers, runtime.entropy),
                 [part],
                 buckets=facts.buckets,
+                ask=calls.ask,
             )
             web = WebPort(config, protection, controller.make_application)
             stack.push_async_callback(web.stop)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 import grpc
 import pytest
 
+from headrace.controller.buckets.owners import ask_nobody
 from headrace.controller.config import ControllerConfig
 from headrace.controller.segments.placement import SingleHost
 from headrace.controller.server import Controller, GrpcServer
@@ -70,8 +71,10 @@ class World:
         """End the session of a controller, which gets no other one: others take its buckets over."""
         controller.context.buckets._coordinator.die()
 
-    def controller(self, *, store=None, segments=None, **settings):
-        """Make a controller, with the given store and segment stores instead of the world's own."""
+    def controller(self, *, store=None, segments=None, ask=ask_nobody, **settings):
+        """Make a controller, with the given store and segment stores instead of the world's own. It calls
+        others with ``ask``.
+        """
         self.controllers += 1
         entropy = SeededEntropy(self.controllers)
         segments = segments or self.segments
@@ -85,6 +88,7 @@ class World:
             replace(self.config, **settings),
             SingleHost(self.data),
             MortalMember(self.coordinator),
+            ask,
         )
 
     @asynccontextmanager

@@ -98,6 +98,8 @@ def make_rules(*, readers_manage_groups: bool = True) -> Mapping[str, Rule]:
         "get_cut_at": _stream(_READ, _info),
         "truncate_any_stream": _stream(_UPDATE, _info),
         "report_loads": lambda _: INTERNAL,
+        "wait_stream": lambda _: INTERNAL,
+        "wait_transactions": lambda _: INTERNAL,
     }
 
 

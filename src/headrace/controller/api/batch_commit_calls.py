@@ -84,13 +84,11 @@ class BatchCommitCalls:
 
     async def _wait_visible(self, stream: Stream) -> None:
         """Wait for all decided transactions, with those of the batch, whichever call decided it."""
-        registry = self._context.registry
-        decided = [
-            txn.txn_id for txn in await registry.all_of(stream.uid) if txn.row.state is TxnState.COMMITTING
-        ]
+        txns = await self._context.registry.all_of(stream.uid)
+        decided = [txn.txn_id for txn in txns if txn.row.state is TxnState.COMMITTING]
         try:
             async with asyncio.timeout(self._context.config.workflow_timeout_s):
-                await registry.wait_removed(stream.uid, decided)
+                await self._transactions.wait_visible(stream, decided)
         except TimeoutError:
             raise DeadlineExceededError("the batch is in, but not all of it is visible yet") from None
 

@@ -35,6 +35,12 @@ class Members:
                 found[owner.endpoint].append(bucket)
         return {endpoint: sorted(buckets) for endpoint, buckets in found.items()}
 
+    def owner_of(self, bucket: int, me: str) -> Endpoint | None:
+        """Return where the live controller is that claims ``bucket``; None: nobody, or this one."""
+        claim, _ = self.claims.get(bucket, (None, 0))
+        owner = None if claim is None or claim.controller == me else self.live.get(claim.controller)
+        return None if owner is None else owner.endpoint
+
 
 async def read_members(session: Session) -> Members:
     """Look once. Nodes that come or go meanwhile may be missing: a watch says so."""

@@ -171,6 +171,16 @@ class Buckets:
         await self._look_again()
         return self._members.mapping(self._me, self._endpoint, self.owned())
 
+    async def owner_of(self, bucket: int) -> Endpoint | None:
+        """Return where another controller is that works on ``bucket``; None: none is known to."""
+        if self.owns(bucket):
+            return None
+        found = self._members.owner_of(bucket, self._me)
+        if found is not None and not found.port:  # it was seen before it had its port
+            await self._look_again()
+            found = self._members.owner_of(bucket, self._me)
+        return found if found is not None and found.port else None
+
     async def _look_again(self) -> None:
         """Bring up to date what is known of the others, if the coordinator answers."""
         try:

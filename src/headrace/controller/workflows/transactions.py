@@ -7,6 +7,7 @@ change of one row under its version, so of two that are made at the same time on
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from enum import Enum, auto
 from typing import Final
 
@@ -36,6 +37,8 @@ _log = logger(__name__)
 
 TXN_ID_BYTES: Final = 16
 """Of the payload of a ``TXN_WORK`` event, big endian."""
+FINISH_S: Final = 10.0
+"""How long the end of a decided transaction is waited for; who asks for it does not wait so long."""
 _ENDLESS_TASKS: Final = 1
 """It waits for leases to run out."""
 
@@ -236,12 +239,23 @@ class Transactions:
     async def outcome(self, stream: Stream, txn_id: int, wait_s: float) -> Status:
         """Return the state of a decided transaction.
 
-        If this controller finishes it, the answer waits for that, ``wait_s`` at most: a caller that asks
-        until it is visible need not ask again and again.
+        The answer waits for the end of it, ``wait_s`` at most, if this controller works for it, or the one
+        that does tells it: a caller that asks until it is visible need not ask again and again.
         """
         if self._is_owner(stream):
             await self._context.outcomes.wait_recorded(stream.uid, txn_id, wait_s)
+        else:
+            await self._context.owners.wait_ended(stream, [txn_id], wait_s)
         return await self.status(stream, txn_id)
+
+    async def wait_visible(self, stream: Stream, txn_ids: Sequence[int]) -> None:
+        """Wait until none of these transactions, which were just read and are decided, is unfinished."""
+        registry, left = self._context.registry, list(txn_ids)
+        if left and not self._is_owner(stream) and await self._context.owners.wait_ended(stream, left):
+            ended = await self._context.outcomes.find_many(stream.uid, left)
+            unseen = [txn_id for txn_id in left if txn_id not in ended]
+            left = [txn.txn_id for txn in await registry.find_many(stream.uid, unseen) if txn is not None]
+        await registry.wait_removed(stream.uid, left)
 
     async def ping(self, stream: Stream, txn_id: int, lease_ms: int) -> PingOutcome:
         """Extend the lease of an open transaction to ``lease_ms`` from now."""
@@ -280,6 +294,20 @@ class Transactions:
         txn = None if stream is None else await self._context.registry.find(stream.uid, txn_id)
         if stream is not None and txn is not None:
             await self.go_on(stream, txn)
+
+    async def finish(self, stream: Stream, txn_ids: Sequence[int]) -> bool:
+        """Carry out what was decided, as the owner of the bucket, and wait for the end of it.
+
+        Return whether all have ended: False if one is not decided.
+        """
+        outcomes, uid = self._context.outcomes, stream.uid
+        found = await self._context.registry.find_many(uid, txn_ids)
+        unfinished = [txn for txn in found if txn is not None]
+        for txn in unfinished:
+            self._carry_out(stream, txn)
+        decided = [txn.txn_id for txn in unfinished if _is_decided(txn)]
+        await asyncio.gather(*(outcomes.wait_recorded(uid, txn_id, FINISH_S) for txn_id in decided))
+        return all(outcomes.known(uid, txn.txn_id) is not None for txn in unfinished)
 
     async def go_on(self, stream: Stream, txn: Txn) -> None:
         """Go on with a transaction as it was just read: arm it, or carry out what was decided."""

@@ -13,19 +13,26 @@ from google.protobuf.internal import builder as _builder
 _sym_db = _symbol_database.Default()
 
 
+from headrace.rpc.generated import controller_pb2 as headrace_dot_rpc_dot_protos_dot_controller__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\"headrace/rpc/protos/internal.proto\x12\x16headrace.controller.v1\"%\n\x12ReportLoadsRequest\x12\x0f\n\x07reports\x18\x01 \x03(\x0c\"\x15\n\x13ReportLoadsResponse2y\n\x0fInternalService\x12\x66\n\x0breportLoads\x12*.headrace.controller.v1.ReportLoadsRequest\x1a+.headrace.controller.v1.ReportLoadsResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\"headrace/rpc/protos/internal.proto\x12\x16headrace.controller.v1\x1a$headrace/rpc/protos/controller.proto\"%\n\x12ReportLoadsRequest\x12\x0f\n\x07reports\x18\x01 \x03(\x0c\"\x15\n\x13ReportLoadsResponse\"\x91\x01\n\x11WaitStreamRequest\x12H\n\nstreamInfo\x18\x01 \x01(\x0b\x32\x34.io.pravega.controller.stream.api.grpc.v1.StreamInfo\x12\x11\n\tstreamUid\x18\x02 \x01(\x0c\x12\x0f\n\x07version\x18\x03 \x01(\x03\x12\x0e\n\x06waitMs\x18\x04 \x01(\x05\"\xc7\x01\n\x17WaitTransactionsRequest\x12H\n\nstreamInfo\x18\x01 \x01(\x0b\x32\x34.io.pravega.controller.stream.api.grpc.v1.StreamInfo\x12\x11\n\tstreamUid\x18\x02 \x01(\x0c\x12?\n\x06txnIds\x18\x03 \x03(\x0b\x32/.io.pravega.controller.stream.api.grpc.v1.TxnId\x12\x0e\n\x06waitMs\x18\x04 \x01(\x05\"\x1e\n\x0cWaitResponse\x12\x0e\n\x06isOver\x18\x01 \x01(\x08\x32\xc3\x02\n\x0fInternalService\x12\x66\n\x0breportLoads\x12*.headrace.controller.v1.ReportLoadsRequest\x1a+.headrace.controller.v1.ReportLoadsResponse\x12]\n\nwaitStream\x12).headrace.controller.v1.WaitStreamRequest\x1a$.headrace.controller.v1.WaitResponse\x12i\n\x10waitTransactions\x12/.headrace.controller.v1.WaitTransactionsRequest\x1a$.headrace.controller.v1.WaitResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'headrace.rpc.generated.internal_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_REPORTLOADSREQUEST']._serialized_start=62
-  _globals['_REPORTLOADSREQUEST']._serialized_end=99
-  _globals['_REPORTLOADSRESPONSE']._serialized_start=101
-  _globals['_REPORTLOADSRESPONSE']._serialized_end=122
-  _globals['_INTERNALSERVICE']._serialized_start=124
-  _globals['_INTERNALSERVICE']._serialized_end=245
+  _globals['_REPORTLOADSREQUEST']._serialized_start=100
+  _globals['_REPORTLOADSREQUEST']._serialized_end=137
+  _globals['_REPORTLOADSRESPONSE']._serialized_start=139
+  _globals['_REPORTLOADSRESPONSE']._serialized_end=160
+  _globals['_WAITSTREAMREQUEST']._serialized_start=163
+  _globals['_WAITSTREAMREQUEST']._serialized_end=308
+  _globals['_WAITTRANSACTIONSREQUEST']._serialized_start=311
+  _globals['_WAITTRANSACTIONSREQUEST']._serialized_end=510
+  _globals['_WAITRESPONSE']._serialized_start=512
+  _globals['_WAITRESPONSE']._serialized_end=542
+  _globals['_INTERNALSERVICE']._serialized_start=545
+  _globals['_INTERNALSERVICE']._serialized_end=868
 # @@protoc_insertion_point(module_scope)

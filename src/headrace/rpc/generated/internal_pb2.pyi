@@ -10,6 +10,7 @@ from collections import abc as _abc
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
 from google.protobuf.internal import containers as _containers
+from headrace.rpc.generated import controller_pb2 as _controller_pb2
 import builtins as _builtins
 import sys
 import typing as _typing
@@ -59,3 +60,87 @@ class ReportLoadsResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___ReportLoadsResponse: _TypeAlias = ReportLoadsResponse  # noqa: Y015
+
+@_typing.final
+class WaitStreamRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    STREAMINFO_FIELD_NUMBER: _builtins.int
+    STREAMUID_FIELD_NUMBER: _builtins.int
+    VERSION_FIELD_NUMBER: _builtins.int
+    WAITMS_FIELD_NUMBER: _builtins.int
+    streamUid: _builtins.bytes
+    """Of this stream, and of no other one of its name."""
+    version: _builtins.int
+    """Of the row that the caller knows."""
+    waitMs: _builtins.int
+    """How long the answer may wait; the controller waits 5 s at most."""
+    @_builtins.property
+    def streamInfo(self) -> _controller_pb2.StreamInfo: ...
+    def __init__(
+        self,
+        *,
+        streamInfo: _controller_pb2.StreamInfo | None = ...,
+        streamUid: _builtins.bytes = ...,
+        version: _builtins.int = ...,
+        waitMs: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["streamInfo", b"streamInfo"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["streamInfo", b"streamInfo", "streamUid", b"streamUid", "version", b"version", "waitMs", b"waitMs"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___WaitStreamRequest: _TypeAlias = WaitStreamRequest  # noqa: Y015
+
+@_typing.final
+class WaitTransactionsRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    STREAMINFO_FIELD_NUMBER: _builtins.int
+    STREAMUID_FIELD_NUMBER: _builtins.int
+    TXNIDS_FIELD_NUMBER: _builtins.int
+    WAITMS_FIELD_NUMBER: _builtins.int
+    streamUid: _builtins.bytes
+    waitMs: _builtins.int
+    @_builtins.property
+    def streamInfo(self) -> _controller_pb2.StreamInfo: ...
+    @_builtins.property
+    def txnIds(self) -> _containers.RepeatedCompositeFieldContainer[_controller_pb2.TxnId]:
+        """4,096 at most."""
+
+    def __init__(
+        self,
+        *,
+        streamInfo: _controller_pb2.StreamInfo | None = ...,
+        streamUid: _builtins.bytes = ...,
+        txnIds: _abc.Iterable[_controller_pb2.TxnId] | None = ...,
+        waitMs: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["streamInfo", b"streamInfo"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["streamInfo", b"streamInfo", "streamUid", b"streamUid", "txnIds", b"txnIds", "waitMs", b"waitMs"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___WaitTransactionsRequest: _TypeAlias = WaitTransactionsRequest  # noqa: Y015
+
+@_typing.final
+class WaitResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ISOVER_FIELD_NUMBER: _builtins.int
+    isOver: _builtins.bool
+    """Whether it has come to that, so that looking at the rows now is of use."""
+    def __init__(
+        self,
+        *,
+        isOver: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["isOver", b"isOver"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___WaitResponse: _TypeAlias = WaitResponse  # noqa: Y015

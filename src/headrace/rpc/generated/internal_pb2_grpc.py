@@ -20,6 +20,16 @@ class InternalServiceStub:
                 request_serializer=headrace_dot_rpc_dot_protos_dot_internal__pb2.ReportLoadsRequest.SerializeToString,
                 response_deserializer=headrace_dot_rpc_dot_protos_dot_internal__pb2.ReportLoadsResponse.FromString,
                 _registered_method=True)
+        self.waitStream = channel.unary_unary(
+                '/headrace.controller.v1.InternalService/waitStream',
+                request_serializer=headrace_dot_rpc_dot_protos_dot_internal__pb2.WaitStreamRequest.SerializeToString,
+                response_deserializer=headrace_dot_rpc_dot_protos_dot_internal__pb2.WaitResponse.FromString,
+                _registered_method=True)
+        self.waitTransactions = channel.unary_unary(
+                '/headrace.controller.v1.InternalService/waitTransactions',
+                request_serializer=headrace_dot_rpc_dot_protos_dot_internal__pb2.WaitTransactionsRequest.SerializeToString,
+                response_deserializer=headrace_dot_rpc_dot_protos_dot_internal__pb2.WaitResponse.FromString,
+                _registered_method=True)
 
 
 class InternalServiceServicer:
@@ -32,6 +42,20 @@ class InternalServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def waitStream(self, request, context):
+        """A controller waits until the row of a stream has changed. The owner of the stream's bucket answers.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def waitTransactions(self, request, context):
+        """A controller waits until transactions that were decided have ended. The owner of the stream's bucket answers.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_InternalServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -39,6 +63,16 @@ def add_InternalServiceServicer_to_server(servicer, server):
                     servicer.reportLoads,
                     request_deserializer=headrace_dot_rpc_dot_protos_dot_internal__pb2.ReportLoadsRequest.FromString,
                     response_serializer=headrace_dot_rpc_dot_protos_dot_internal__pb2.ReportLoadsResponse.SerializeToString,
+            ),
+            'waitStream': grpc.unary_unary_rpc_method_handler(
+                    servicer.waitStream,
+                    request_deserializer=headrace_dot_rpc_dot_protos_dot_internal__pb2.WaitStreamRequest.FromString,
+                    response_serializer=headrace_dot_rpc_dot_protos_dot_internal__pb2.WaitResponse.SerializeToString,
+            ),
+            'waitTransactions': grpc.unary_unary_rpc_method_handler(
+                    servicer.waitTransactions,
+                    request_deserializer=headrace_dot_rpc_dot_protos_dot_internal__pb2.WaitTransactionsRequest.FromString,
+                    response_serializer=headrace_dot_rpc_dot_protos_dot_internal__pb2.WaitResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -68,6 +102,60 @@ class InternalService:
             '/headrace.controller.v1.InternalService/reportLoads',
             headrace_dot_rpc_dot_protos_dot_internal__pb2.ReportLoadsRequest.SerializeToString,
             headrace_dot_rpc_dot_protos_dot_internal__pb2.ReportLoadsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def waitStream(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/headrace.controller.v1.InternalService/waitStream',
+            headrace_dot_rpc_dot_protos_dot_internal__pb2.WaitStreamRequest.SerializeToString,
+            headrace_dot_rpc_dot_protos_dot_internal__pb2.WaitResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def waitTransactions(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/headrace.controller.v1.InternalService/waitTransactions',
+            headrace_dot_rpc_dot_protos_dot_internal__pb2.WaitTransactionsRequest.SerializeToString,
+            headrace_dot_rpc_dot_protos_dot_internal__pb2.WaitResponse.FromString,
             options,
             channel_credentials,
             insecure,

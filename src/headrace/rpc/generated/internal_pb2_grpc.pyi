@@ -36,12 +36,20 @@ class InternalServiceStub:
     def __new__(cls, channel: _aio.Channel) -> InternalServiceAsyncStub: ...
     reportLoads: _grpc.UnaryUnaryMultiCallable[_internal_pb2.ReportLoadsRequest, _internal_pb2.ReportLoadsResponse]
     """A segment store says how its load compares with the targets of streams. Any controller takes it."""
+    waitStream: _grpc.UnaryUnaryMultiCallable[_internal_pb2.WaitStreamRequest, _internal_pb2.WaitResponse]
+    """A controller waits until the row of a stream has changed. The owner of the stream's bucket answers."""
+    waitTransactions: _grpc.UnaryUnaryMultiCallable[_internal_pb2.WaitTransactionsRequest, _internal_pb2.WaitResponse]
+    """A controller waits until transactions that were decided have ended. The owner of the stream's bucket answers."""
 
 @_typing.type_check_only
 class InternalServiceAsyncStub(InternalServiceStub):
     def __init__(self, channel: _aio.Channel) -> None: ...
     reportLoads: _aio.UnaryUnaryMultiCallable[_internal_pb2.ReportLoadsRequest, _internal_pb2.ReportLoadsResponse]  # type: ignore[assignment]
     """A segment store says how its load compares with the targets of streams. Any controller takes it."""
+    waitStream: _aio.UnaryUnaryMultiCallable[_internal_pb2.WaitStreamRequest, _internal_pb2.WaitResponse]  # type: ignore[assignment]
+    """A controller waits until the row of a stream has changed. The owner of the stream's bucket answers."""
+    waitTransactions: _aio.UnaryUnaryMultiCallable[_internal_pb2.WaitTransactionsRequest, _internal_pb2.WaitResponse]  # type: ignore[assignment]
+    """A controller waits until transactions that were decided have ended. The owner of the stream's bucket answers."""
 
 class InternalServiceServicer(metaclass=_abc_1.ABCMeta):
     @_abc_1.abstractmethod
@@ -51,5 +59,21 @@ class InternalServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_internal_pb2.ReportLoadsResponse, _abc.Awaitable[_internal_pb2.ReportLoadsResponse]]:
         """A segment store says how its load compares with the targets of streams. Any controller takes it."""
+
+    @_abc_1.abstractmethod
+    def waitStream(
+        self,
+        request: _internal_pb2.WaitStreamRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_internal_pb2.WaitResponse, _abc.Awaitable[_internal_pb2.WaitResponse]]:
+        """A controller waits until the row of a stream has changed. The owner of the stream's bucket answers."""
+
+    @_abc_1.abstractmethod
+    def waitTransactions(
+        self,
+        request: _internal_pb2.WaitTransactionsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_internal_pb2.WaitResponse, _abc.Awaitable[_internal_pb2.WaitResponse]]:
+        """A controller waits until transactions that were decided have ended. The owner of the stream's bucket answers."""
 
 def add_InternalServiceServicer_to_server(servicer: InternalServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

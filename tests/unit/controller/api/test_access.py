@@ -79,7 +79,7 @@ async def test_a_call_of_processes_takes_a_token_for_everything_and_no_other():
         narrow = issue(KEY, {"prn::/scope:s": UPDATE}, CLOCK.now_ms() // 1000, 60)
         late = issue(KEY, {"*": UPDATE}, CLOCK.now_ms() // 1000 - 100, 60)
         stranger = InternalTokens(TokenKey(b"stranger" * 8), CLOCK).header()
-        for name in ("reportLoads",):
+        for name in ("reportLoads", "waitStream", "waitTransactions"):
             request = valid_request(name, txn_id)
             assert isinstance(await make(service, users, name, request, PROCESS), Answer)
             for header in (basic("admin"), f"Bearer {narrow}", f"Bearer {late}", stranger):

@@ -36,7 +36,7 @@ TABLE_OF_THE_PROTOCOL = {
         checkTransactionState listCompletedTransactions getSinkWatermark getCutAt""",
 }
 
-INTERNAL_CALLS = ("reportLoads",)
+INTERNAL_CALLS = ("reportLoads", "waitStream", "waitTransactions")
 
 
 def need_of(rules, call, request):

@@ -23,13 +23,14 @@ class FakeStream:
         self.uid = name.encode()
         self.gone = False
         self.row = 0
+        self.version = 0
         self.elsewhere = None
         self.reads = []
 
     async def refresh(self):
         self.reads.append(asyncio.get_running_loop().time())
         if self.elsewhere is not None:
-            self.row = self.elsewhere
+            self.row = self.version = self.elsewhere
 
 
 class FakeWork:
