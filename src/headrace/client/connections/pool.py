@@ -159,16 +159,19 @@ class ConnectionPool(OfOneProcess):
     ) -> Connection:
         """Raises TlsError, UnreachableError."""
         connection: Connection | None = None
+
+        def make() -> Connection:
+            nonlocal connection
+            connection = Connection(endpoint, on_closed, self._version, self._is_gone)
+            return connection
+
         try:
             async with asyncio.timeout(self._connect_timeout_s):
-                _, connection = await asyncio.get_running_loop().create_connection(
-                    lambda: Connection(endpoint, on_closed, self._version, self._is_gone),
-                    *endpoint,
-                    ssl=self._tls,
-                )
+                # Given up right behind connection_made, uvloop tells the connection nothing of its end.
+                _, made = await asyncio.get_running_loop().create_connection(make, *endpoint, ssl=self._tls)
                 if endpoint not in self._greeted:  # a server that wants TLS, or a certificate, hangs up
-                    await connection.wait_server_version()
-            if connection.closed:  # by the first reply, before the connection was returned
+                    await made.wait_server_version()
+            if made.closed:  # by the first reply, before the connection was returned
                 raise ConnectionResetError("the server does not speak the protocol")
         except BaseException as cause:
             if connection is not None:
@@ -177,7 +180,7 @@ class ConnectionPool(OfOneProcess):
             if isinstance(cause, (OSError, TimeoutError, UnicodeError, ConnectionLostError)):
                 raise await self._explain(endpoint, cause) from cause
             raise
-        return connection
+        return made
 
     async def _explain(self, endpoint: Endpoint, cause: Exception) -> TlsError | UnreachableError:
         """Return what it means that no connection came about."""

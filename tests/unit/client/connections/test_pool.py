@@ -13,6 +13,8 @@ from headrace.wire.frames import encode
 class Transport:
     """Takes what is sent, and shows nobody."""
 
+    aborted = False
+
     def get_extra_info(self, name):
         pass
 
@@ -23,7 +25,7 @@ class Transport:
         pass
 
     def abort(self):
-        pass
+        self.aborted = True
 
 
 async def test_a_connection_that_ended_before_it_was_known_is_not_kept(monkeypatch):
@@ -51,6 +53,23 @@ async def test_a_connection_that_ended_before_it_was_known_is_not_kept(monkeypat
     is_good = True
     assert not (await pool.lease(("host", 1), Use.APPEND)).closed
     pool.close()
+
+
+async def test_a_connection_that_is_given_up_just_when_it_is_made_is_ended(monkeypatch):
+    transport = Transport()
+
+    async def create_connection(make, *_, ssl):
+        make().connection_made(transport)
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(asyncio.get_running_loop(), "create_connection", create_connection)
+    pool = ConnectionPool()
+    connecting = asyncio.ensure_future(pool.lease(("host", 1), Use.APPEND))
+    await asyncio.sleep(0)
+    connecting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await connecting
+    assert transport.aborted
 
 
 @pytest.mark.parametrize("host", ["two..dots", "x" * 64 + ".example"])
