@@ -10,12 +10,14 @@ from headrace.controller.buckets.contract import BucketWork
 from headrace.errors import HeadraceError
 from headrace.runtime.entropy import Entropy
 from headrace.runtime.logs import logger
-from headrace.runtime.retry import RetryPolicy, retry
+from headrace.runtime.retry import RetryPolicy
 from headrace.runtime.supervisor import Supervisor
 
 _log = logger(__name__)
 
-_PATIENT: Final = RetryPolicy(initial_s=0.1, multiplier=2.0, delay_max_s=30.0, attempts=1_000_000)
+_PATIENT: Final = RetryPolicy(initial_s=0.1, multiplier=2.0, delay_max_s=30.0, attempts=1)
+_WELL_S: Final = 30.0
+"""After so long a work was well, and its next failure is the first in a row."""
 
 
 class Works:
@@ -60,17 +62,23 @@ class Works:
         await self.end(buckets)
 
     async def _run(self, work: BucketWork, bucket: int) -> None:
-        await retry(
-            _PATIENT,
-            lambda: work.run(bucket),
-            entropy=self._entropy,
-            retryable=lambda error: _is_reported(work, bucket, error),
-        )
+        """Run a work for good, again after each failure."""
+        loop = asyncio.get_running_loop()
+        failures = 0
+        while True:
+            began = loop.time()
+            try:
+                return await work.run(bucket)
+            except Exception as error:  # noqa: BLE001 - it is reported, and the work has to go on
+                _report(work, bucket, error)
+            failures = 1 if loop.time() - began >= _WELL_S else failures + 1
+            await asyncio.sleep(_PATIENT.delay_s(failures, self._entropy.random()))
 
 
-def _is_reported(work: BucketWork, bucket: int, error: Exception) -> bool:
+def _report(work: BucketWork, bucket: int, error: Exception) -> None:
+    while isinstance(error, ExceptionGroup) and error.split(HeadraceError)[1] is None:
+        error = error.exceptions[0]
     if isinstance(error, HeadraceError):
         _log.warning("work on a bucket is retried", work=work.name, bucket=bucket, error=str(error))
     else:
         _log.error("work on a bucket failed and is retried", work=work.name, bucket=bucket, exc_info=error)
-    return True
