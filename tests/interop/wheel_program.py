@@ -8,6 +8,7 @@ printed as a line of JSON for each fact: ``[name, outcome]``.
 import asyncio
 import json
 import os
+import select
 import sys
 
 import pravega_client as wheel
@@ -69,6 +70,24 @@ def write_and_read(manager, scope):
     say("read", asyncio.run(_numbers(group.create_reader("reader"), 1)) == [1])
 
 
+def write_rounds(manager, scope):
+    """Write a numbered event of each key twenty times a second, until standard input has something.
+
+    Prints how many rounds are durable, now and then and in the end.
+    """
+    writer, rounds = manager.create_writer(scope, "wheel"), 0
+    prefix, keys = os.environ["WRITER_PREFIX"], int(os.environ["WRITER_KEYS"])
+    while not select.select([sys.stdin], [], [], 0.05)[0]:
+        for key in range(keys):
+            writer.write_event(f"{prefix}{key} {rounds} ", f"{prefix}{key}")
+        rounds += 1
+        if rounds % 20 == 0:
+            writer.flush()
+            print(rounds, flush=True)
+    writer.flush()
+    print(rounds, flush=True)
+
+
 def create(manager, scope):
     _attempt("create", lambda: manager.create_stream(scope, "mine", 1))
 
@@ -114,7 +133,8 @@ def _attempt(name, call):
 
 
 CASES = {
-    each.__name__: each for each in (everything, outlive, write_and_read, create, list_streams, write, read)
+    each.__name__: each
+    for each in (everything, outlive, write_and_read, write_rounds, create, list_streams, write, read)
 }
 
 if __name__ == "__main__":
