@@ -29,6 +29,7 @@ class Facts:
     """The id of the system, as its data carry it."""
     containers: int
     buckets: int
+    """0: as the rows say, until a controller has read them and writes it here."""
     log: str
     """URI of the write-ahead logs."""
     storage: str

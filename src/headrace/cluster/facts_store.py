@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Final
 
 from headrace.cluster.facts_node import FACTS, Facts, decode_facts, encode_facts
@@ -38,11 +39,22 @@ async def create_facts(session: Session, facts: Facts) -> None:
             node = await session.read(FACTS)
             if attempt and node is not None and node.data == data:
                 return  # by a write whose answer was lost
-            system = "" if node is None else f" of system {decode_facts(node.data).system}"
-            raise PreconditionError(
-                f"the coordinator has a cluster already, with the data{system}: nothing was changed. "
-                "Take another root for a new cluster"
-            ) from None
+            raise born_before(None if node is None else decode_facts(node.data)) from None
+
+
+def born_before(present: Facts | None) -> PreconditionError:
+    """Return what is said of a second birth."""
+    system = "" if present is None else f" of system {present.system}"
+    return PreconditionError(
+        f"the coordinator has a cluster already, with the data{system}: nothing was changed. "
+        "Take another root for a new cluster"
+    )
+
+
+async def find_facts(session: Session) -> Facts | None:
+    """Return the facts; None: the cluster was not born yet."""
+    node = await session.read(FACTS)
+    return None if node is None else decode_facts(node.data)
 
 
 async def read_facts(session: Session) -> Facts:
@@ -51,10 +63,10 @@ async def read_facts(session: Session) -> Facts:
     Raises:
         PreconditionError: the cluster was not born yet.
     """
-    node = await session.read(FACTS)
-    if node is None:
+    facts = await find_facts(session)
+    if facts is None:
         raise PreconditionError(_UNBORN)
-    return decode_facts(node.data)
+    return facts
 
 
 async def update_facts(session: Session, change: Callable[[Facts], Facts]) -> Facts:
@@ -87,3 +99,8 @@ async def update_facts(session: Session, change: Callable[[Facts], Facts]) -> Fa
 async def mark_opened(session: Session, container_id: int) -> Facts:
     """Remember that a container was opened: from now on a log of it that is missing is lost. Idempotent."""
     return await update_facts(session, lambda facts: facts.with_opened(container_id))
+
+
+async def note_buckets(session: Session, count: int) -> Facts:
+    """Write how many buckets the rows have. Idempotent: their number never changes."""
+    return await update_facts(session, lambda facts: replace(facts, buckets=count))

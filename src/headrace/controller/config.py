@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Final
 
 from headrace.controller.settings.cut_series import CutSeriesConfig
 from headrace.controller.settings.retention import RetentionConfig
 from headrace.controller.settings.watermarks import WatermarkConfig
 from headrace.errors import InvalidArgumentError
 from headrace.runtime.settings import internal, tunable
+
+BUCKETS_DEFAULT: Final = 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,7 +21,7 @@ class ControllerConfig:
     rpc_host: str = internal("127.0.0.1", help="Host name under which clients find this controller.")
     rpc_port: int = internal(9090, help="Port under which clients find this controller.")
     buckets: int = tunable(
-        16,
+        BUCKETS_DEFAULT,
         low=1,
         high=1024,
         simulate=(1, 4),

@@ -78,10 +78,10 @@ def make_context(
     """Wire the parts of a controller. ``ask``: how it calls other ones."""
     scopes = Scopes(store, clock, entropy)
     registry = Registry(store)
-    bucket_index = BucketIndex(store, config.buckets)
     endpoint = Endpoint(config.rpc_host, config.rpc_port)
     buckets = Buckets(config.buckets, store, coordinator, clock, entropy, endpoint)
     owners = Owners(buckets, ask)
+    bucket_index = BucketIndex(store, buckets.bucket_of)
     registry.is_owned = buckets.owns_stream
     return ControllerContext(
         config=config,

@@ -158,12 +158,12 @@ class Controller:
         """Be ready for calls; unfinished work goes on in the background, once its buckets are claimed."""
         await self.context.buckets.fix_count()
         await asyncio.gather(
-            *(self._store.create_table(table) for table in permanent_tables(self.config.buckets))
+            *(self._store.create_table(table) for table in permanent_tables(self.context.buckets.count))
         )
         with contextlib.suppress(ScopeExistsError):
             await self.context.scopes.create(SYSTEM_SCOPE)
         with contextlib.suppress(StreamExistsError):
-            requests = StreamConfiguration(scaling=ScalingPolicy(segments_min=self.config.buckets))
+            requests = StreamConfiguration(scaling=ScalingPolicy(segments_min=self.context.buckets.count))
             await self.streams.create(SYSTEM_SCOPE, REQUEST_STREAM, requests)
         await self.transactions.start()
         await self.context.buckets.start()

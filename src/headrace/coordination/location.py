@@ -12,7 +12,7 @@ printed, logged and stored.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 from urllib.parse import parse_qsl
 
@@ -59,6 +59,11 @@ class CoordinatorLocation:
                 "digest_file names"
             )
         return cls("zk", _servers(found["servers"]), _root(found["root"] or ""), _options(found["query"]))
+
+    @property
+    def place(self) -> str:
+        """The URI without options: what is the same for all who agree there."""
+        return str(replace(self, options=()))
 
     def __str__(self) -> str:
         if self.scheme == "memory":

@@ -34,6 +34,17 @@ def serve_command(files: Filesystem, directory: str, cluster: str = "") -> str:
     return _quoted(["headrace", "standalone", "--data-dir", directory])
 
 
+def segmentstore_command(cluster: str) -> str:
+    """Return the command that starts a store of the cluster at ``cluster``."""
+    return _quoted(["headrace", "segmentstore", "--coordinator", cluster])
+
+
+def init_command(cluster: str, directory: str) -> str:
+    """Return the command that makes ``directory`` that of a cluster at ``cluster``."""
+    place = abspath(directory)  # noqa: PTH100 - paths are str here
+    return _quoted(["headrace", "cluster", "init", "--coordinator", cluster, "--from-data-dir", place])
+
+
 def advised_rebuild(files: Filesystem, source: StorageLocation, directory: str) -> str:
     """Return the command that rebuilds the system of a store: in ``directory``, or beside it if a rebuild
     would be refused there.

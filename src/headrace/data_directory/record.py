@@ -1,9 +1,9 @@
 """What a data directory was made for: the facts that may never change under the data, checked at every start.
 
-``headrace.json`` holds the format version, the number of containers, the id of the system and the URI of its
-store, if its chunks are not in the directory. Segments are spread over containers
-by a hash of their names, so another number would look for every segment in the wrong place. Format page:
-``docs/formats/data-directory.md``.
+``headrace.json`` holds the format version, the number of containers, the id of the system, the URI of its
+store, if its chunks are not in the directory, and that of its cluster, if it has one. Segments are spread
+over containers by a hash of their names, so another number would look for every segment in the wrong place.
+Format page: ``docs/formats/data-directory.md``.
 """
 
 from __future__ import annotations
@@ -106,8 +106,8 @@ def recorded_storage(files: Filesystem, directory: str) -> str:
 
 
 def recorded_cluster(files: Filesystem, directory: str) -> str:
-    """Return what the cluster agrees through that uses a directory; "" if none does, or if its record cannot
-    be read.
+    """Return the URI of what the stores agree through that have a directory; "" if it is no cluster's, or if
+    its record cannot be read.
     """
     return _recorded(files, directory, "cluster")
 
@@ -115,10 +115,10 @@ def recorded_cluster(files: Filesystem, directory: str) -> str:
 def _recorded(files: Filesystem, directory: str, key: str) -> str:
     path = f"{directory}/{FILE_NAME}"
     try:
-        uri = _read(files, path).get(key, "") if files.exists(path) else ""
+        text = _read(files, path).get(key, "") if files.exists(path) else ""
     except (DataCorruptionError, OSError):
         return ""  # whoever needs the record says so
-    return uri if isinstance(uri, str) else ""
+    return text if isinstance(text, str) else ""
 
 
 def check_is_directory(files: Filesystem, directory: str) -> None:

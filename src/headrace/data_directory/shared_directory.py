@@ -72,9 +72,10 @@ def check_facts(facts: Facts) -> None:
         )
 
 
-async def take_shared_directory(facts: Facts, runtime: Runtime, cluster: str = "") -> TakenDirectory:
-    """Lock the data directory of a cluster together with its other stores. ``cluster``: what it agrees
-    through, which is recorded for tools that find only the directory.
+async def take_shared_directory(facts: Facts, runtime: Runtime, where: str) -> TakenDirectory:
+    """Lock the data directory of a cluster together with its other stores.
+
+    ``where``: the URI of what they agree through, which the record names.
 
     Raises:
         DirectoryLockedError: another kind of process has it; the message names it.
@@ -90,7 +91,7 @@ async def take_shared_directory(facts: Facts, runtime: Runtime, cluster: str = "
         store = ChunkStore(location, facts.system, is_recorded=bool(facts.opened), is_new=not facts.opened)
         record = await _lock_record(files, directory)
         try:
-            _recognise(files, directory, facts, store, cluster)
+            _recognise(files, directory, facts, store, where)
         finally:
             files.close(record)
     except BaseException:
@@ -115,10 +116,10 @@ async def _lock_record(files: Filesystem, directory: str) -> int:
     raise DirectoryLockedError(path, "another segment store, which does not finish its start")
 
 
-def _recognise(files: Filesystem, directory: str, facts: Facts, store: ChunkStore, cluster: str) -> None:
+def _recognise(files: Filesystem, directory: str, facts: Facts, store: ChunkStore, where: str) -> None:
     """Compare a directory with what the cluster is, or make it."""
     refuse_unfinished(files, directory)
-    made_with, noted = containers_of(files, directory), {**facts_of(store, directory), "cluster": cluster}
+    made_with, noted = containers_of(files, directory), {**facts_of(store, directory), "cluster": where}
     if made_with is not None:
         system = system_of(files, directory)
         if (made_with, system) != (facts.containers, facts.system):

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Protocol
 
+from headrace.data_directory.advised_commands import init_command, segmentstore_command
 from headrace.data_directory.chunk_root import check_chunk_root, make_chunk_root
 from headrace.data_directory.chunk_store import (
     ChunkStore,
@@ -24,10 +25,13 @@ from headrace.data_directory.record import (
     check_is_directory,
     containers_of,
     raise_format,
+    recorded_cluster,
 )
 from headrace.data_directory.unfinished_rebuild import refuse_unfinished
+from headrace.errors import PreconditionError
 from headrace.runtime.context import Runtime
 from headrace.runtime.directory_lock import DirectoryLock, describe_process
+from headrace.runtime.filesystem import Filesystem
 from headrace.wal.stores import find_logs
 
 
@@ -55,10 +59,13 @@ class TakenDirectory:
             self.lock.release()
 
 
-def take_directory(choice: DirectoryChoice, runtime: Runtime) -> TakenDirectory:
+def take_directory(choice: DirectoryChoice, runtime: Runtime, *, of_cluster: bool = False) -> TakenDirectory:
     """Lock the data directory, and compare it with what it was made for.
 
+    ``of_cluster``: it may be that of a cluster, whose stores are stopped.
+
     Raises:
+        PreconditionError: its server is a cluster.
         DirectoryLockedError: another process has it; the message names it.
         DataCorruptionError: something that it had is missing, or its record cannot be read.
         InvalidArgumentError: it was made for another number of containers, for another store, or by a newer
@@ -71,6 +78,8 @@ def take_directory(choice: DirectoryChoice, runtime: Runtime) -> TakenDirectory:
     lock = DirectoryLock(runtime.filesystem, directory, describe_process(runtime.clock))
     lock.acquire()
     try:
+        if not of_cluster:
+            refuse_alone(runtime.filesystem, directory)
         containers, store = _recognise(choice, runtime)
     except BaseException:
         lock.release()
@@ -102,3 +111,19 @@ def _recognise(choice: DirectoryChoice, runtime: Runtime) -> tuple[int, ChunkSto
     if store.root is not None:
         raise_format(files, directory, facts)
     return containers, replace(store, unmade=tuple(unmade), is_new=len(unmade) == containers)
+
+
+def refuse_alone(files: Filesystem, directory: str) -> None:
+    """Refuse the directory of a cluster to a server that is alone: the facts of the cluster, and what it
+    knows of opened logs, would not follow.
+
+    Raises:
+        PreconditionError: it is one.
+    """
+    cluster = recorded_cluster(files, directory)
+    if cluster:
+        raise PreconditionError(
+            f"{directory} is that of the cluster at {cluster}, and nothing was changed: start a store of it "
+            f"with `{segmentstore_command(cluster)}`; if there is no cluster yet, "
+            f"`{init_command(cluster, directory)}` did not come to its end, and has to be repeated"
+        )

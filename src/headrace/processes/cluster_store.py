@@ -50,7 +50,7 @@ _FORMATS = tuple(range(1, FORMAT + 1))
 class ClusterStoreServer:
     """One segment store. Start it once, stop it once; ``config`` is complete once it is started.
 
-    ``coordinator`` is named ``where``, for people.
+    ``where`` is the URI of ``coordinator``, for people.
     """
 
     def __init__(
@@ -251,6 +251,6 @@ def run(config: ClusterStoreConfig, location: CoordinatorLocation) -> None:
     runtime = system_runtime()
     serving.run(
         lambda: ClusterStoreServer(
-            config, make_coordinator(location, runtime.threads, config.zookeeper), str(location), runtime
+            config, make_coordinator(location, runtime.threads, config.zookeeper), location.place, runtime
         )
     )

@@ -45,7 +45,7 @@ class ServedController:
         protection: of the process; with certificates its port is encrypted.
         stores: all segment stores, as REST asks them.
         parts: other parts of the process whose health and metrics are shown.
-        buckets: into how many streams are divided; None: as configured.
+        buckets: into how many streams are divided; None: as configured; 0: as the rows say.
         ask: how it calls other controllers.
     """
 
@@ -108,9 +108,12 @@ class ServedController:
         gatekeeper = self._protection.gatekeeper
         return RestRoutes(self._controller, self._stores, gatekeeper, hosts, self._parts).application()
 
-    async def recover(self) -> None:
-        """Look at the rows, and begin the work that they ask for. May be called again after it failed."""
+    async def recover(self) -> int:
+        """Look at the rows, begin the work that they ask for, and return the number of buckets. May be called
+        again after it failed.
+        """
         await self._controller.start()
+        return self._controller.context.buckets.count
 
     async def serve(self) -> None:
         """Serve control calls, after :meth:`recover`.

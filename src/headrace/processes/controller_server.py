@@ -8,20 +8,21 @@ reached: they lie in containers. gRPC follows, and only then the ready file. Sto
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 
 from headrace.client.connections.pool import ConnectionPool
 from headrace.client.connections.tls import tls_context
 from headrace.cluster.facts_node import Facts
-from headrace.cluster.facts_store import read_facts
+from headrace.cluster.facts_store import note_buckets, read_facts
 from headrace.cluster.placement_service import PlacementService
 from headrace.cluster.session_works import RETRY
 from headrace.controller.segments.remote.remote_segments import RemoteSegments
 from headrace.controller.segments.remote.store_calls import TokenSource
 from headrace.controller.segments.remote.stores_away import StoresAway
 from headrace.controller.segments.remote.watched_locator import WatchedLocator
-from headrace.coordination.contract import Coordinator
+from headrace.coordination.contract import Coordinator, Session
 from headrace.coordination.coordinators import make_coordinator
 from headrace.coordination.location import CoordinatorLocation
 from headrace.errors import HeadraceError, OverloadError, OwnershipError, UnknownOutcomeError
@@ -102,7 +103,7 @@ class ControllerServer:
             protection.load()
             if config.ready_file is not None:
                 remove_ready_file(config.ready_file)
-            facts = await self._read_facts()
+            facts = await self._ask(read_facts)
             service = PlacementService(self._coordinator, facts.containers, runtime.clock, runtime.entropy)
             part = ClusterPart(service, facts.containers)
             part.waits_for = "the segment stores"
@@ -137,7 +138,9 @@ class ControllerServer:
             stack.push_async_callback(service.stop)
             service.start(str(web.endpoint))
             stack.push_async_callback(controller.stop)
-            await self._recover(controller, part)
+            buckets = await self._recover(controller, part)
+            if facts.buckets != buckets:
+                await self._ask(lambda session: note_buckets(session, buckets))
             await controller.serve()
             protection.advise()
             self._exit = stack.pop_all()
@@ -149,32 +152,32 @@ class ControllerServer:
         """Stop everything that runs, in reverse order. Idempotent."""
         await self._exit.aclose()
 
-    async def _read_facts(self) -> Facts:
-        """Raises PreconditionError: there are none."""
+    async def _ask(self, ask: Callable[[Session], Awaitable[Facts]]) -> Facts:
+        """Return the facts that ``ask`` returns of a session. Raises PreconditionError: there are none."""
         failures = 0
         while True:
             try:
                 session = await self._coordinator.open()
                 try:
-                    return await read_facts(session)
+                    return await ask(session)
                 finally:
                     await session.close()
             except _PASSING as error:
                 failures += 1
                 await self._pause(failures, "the coordinator", error)
 
-    async def _recover(self, controller: ServedController, part: ClusterPart) -> None:
+    async def _recover(self, controller: ServedController, part: ClusterPart) -> int:
         failures = 0
         while True:
             try:
-                await controller.recover()
+                buckets = await controller.recover()
             except _PASSING as error:
                 failures += 1
                 part.waits_for = f"the segment stores: {error}"
                 await self._pause(failures, "the segment stores", error)
             else:
                 part.waits_for = ""
-                return
+                return buckets
 
     async def _pause(self, failures: int, what: str, error: HeadraceError) -> None:
         if failures == 1:

@@ -36,7 +36,7 @@ class ClusterSeat:
 
     facts: Facts
     where: str
-    """What the cluster agrees through, for people."""
+    """The URI of what its members agree through."""
     planned: int
     """For how many containers at the same time memory and descriptors are planned."""
     containers: ClusterContainers
@@ -81,6 +81,7 @@ class ServedStore:
 
         Raises:
             DirectoryLockedError: another process serves this directory; the message names it.
+            PreconditionError: this server is alone, and the directory is that of a cluster.
             DataCorruptionError: something that the directory had is missing.
             InvalidArgumentError: too few files can be opened, or users, token key or certificate are bad.
             OSError: the address is taken, or none of this machine; the message names the option to change.
@@ -103,7 +104,7 @@ class ServedStore:
 
         Raises as :meth:`open`, which does the same first. :meth:`stop` has to follow.
         """
-        self._use(take_directory(self._config, self._runtime), on_taken_over)
+        self._use(take_directory(self._config, self._runtime, of_cluster=True), on_taken_over)
 
     async def _take_directory(self) -> TakenDirectory:
         if self._cluster is None:

@@ -16,6 +16,7 @@ from headrace.runtime.context import system_runtime
 from headrace.runtime.host_id import find_host_id
 
 SYSTEM = "00112233445566778899aabbccddeeff"
+WHERE = "zk://h1:2181/root"
 
 
 def facts_at(directory, *, system=SYSTEM, containers=4, opened=(), version=2, host=""):
@@ -24,18 +25,20 @@ def facts_at(directory, *, system=SYSTEM, containers=4, opened=(), version=2, ho
 
 
 def take(facts):
-    return asyncio.run(take_shared_directory(facts, system_runtime()))
+    return asyncio.run(take_shared_directory(facts, system_runtime(), WHERE))
 
 
 def test_several_stores_have_it_and_record_once_what_it_is_for(tmp_path):
     async def take_all():
-        taking = (take_shared_directory(facts_at(tmp_path / "data"), system_runtime()) for _ in range(5))
+        taking = (
+            take_shared_directory(facts_at(tmp_path / "data"), system_runtime(), WHERE) for _ in range(5)
+        )
         return await asyncio.gather(*taking)
 
     taken = asyncio.run(take_all())
     assert {(each.containers, each.store.system) for each in taken} == {(4, SYSTEM)}
     record = json.loads((tmp_path / "data" / "headrace.json").read_text())
-    assert record == {"format": 2, "containers": 4, "system": SYSTEM}
+    assert record == {"format": 2, "containers": 4, "system": SYSTEM, "cluster": WHERE}
     for each in taken:
         each.release()
 
@@ -43,7 +46,6 @@ def test_several_stores_have_it_and_record_once_what_it_is_for(tmp_path):
 def test_it_says_whose_it_is_and_what_starts_a_store_there(tmp_path):
     directory, files = str(tmp_path / "data"), system_runtime().filesystem
     assert serve_command(files, directory) == f"headrace standalone --data-dir {directory}"
-    take(facts_at(directory)).release()  # of a version that did not say it
     for where in ("zk://h:1/first", "zk://h:1/first", "zk://h:1/moved"):
         asyncio.run(take_shared_directory(facts_at(directory), system_runtime(), where)).release()
         assert recorded_cluster(files, directory) == where
@@ -52,17 +54,25 @@ def test_it_says_whose_it_is_and_what_starts_a_store_there(tmp_path):
     assert recorded_cluster(files, directory) == ""
 
 
-def test_a_standalone_server_and_the_stores_exclude_each_other(tmp_path):
-    alone = StandaloneConfig(data_dir=str(tmp_path))
+def test_a_tool_and_the_stores_exclude_each_other(tmp_path):
+    whole = StandaloneConfig(data_dir=str(tmp_path))
     first, second = take(facts_at(tmp_path)), take(facts_at(tmp_path))
     first.release()
     with pytest.raises(DirectoryLockedError, match="in use by pid"):
-        take_directory(alone, system_runtime())
+        take_directory(whole, system_runtime(), of_cluster=True)
     second.release()
-    server = take_directory(alone, system_runtime())
+    tool = take_directory(whole, system_runtime(), of_cluster=True)
     with pytest.raises(DirectoryLockedError, match="in use by pid"):
         take(facts_at(tmp_path))
-    server.release()
+    tool.release()
+
+
+def test_a_server_that_is_alone_is_told_how_the_stores_of_the_cluster_start(tmp_path):
+    take(facts_at(tmp_path)).release()
+    before = (tmp_path / "headrace.json").read_bytes()
+    with pytest.raises(PreconditionError, match=f"headrace segmentstore --coordinator {WHERE}"):
+        take_directory(StandaloneConfig(data_dir=str(tmp_path)), system_runtime())
+    assert (tmp_path / "headrace.json").read_bytes() == before
 
 
 @pytest.mark.parametrize("other", [{"system": "ff" * 16}, {"containers": 8}])

@@ -22,6 +22,20 @@ _VARIABLES: Final = "HEADRACE_ZOOKEEPER_"
 """What variables of the section ``zookeeper`` begin with: those of processes are those of verbs."""
 
 
+def find_location(coordinator: str | None) -> CoordinatorLocation:
+    """Return where the coordinator of a cluster is.
+
+    Raises:
+        InvalidArgumentError: none was named, or none that other processes reach.
+    """
+    if coordinator is None:
+        raise InvalidArgumentError(f"no cluster was named: name what it agrees through with {_ASKED}")
+    location = CoordinatorLocation.parse(coordinator)
+    if location.scheme == "memory":
+        raise InvalidArgumentError(f"memory:// is of one process, and no cluster: name one with {_ASKED}")
+    return location
+
+
 def in_session(coordinator: str | None, ask: Callable[[Session], Awaitable[R]]) -> R:
     """Return what ``ask`` returns of a session with the coordinator.
 
@@ -29,12 +43,7 @@ def in_session(coordinator: str | None, ask: Callable[[Session], Awaitable[R]]) 
         InvalidArgumentError: no coordinator was named, or none that other processes reach.
         UnreachableError: it does not answer.
     """
-    if coordinator is None:
-        raise InvalidArgumentError(f"no cluster was named: name what it agrees through with {_ASKED}")
-    location = CoordinatorLocation.parse(coordinator)
-    if location.scheme == "memory":
-        raise InvalidArgumentError(f"memory:// is of one process, and no cluster: name one with {_ASKED}")
-
+    location = find_location(coordinator)
     config = settings_sources.load(ZooKeeperConfig, environment=os.environ, variable_prefix=_VARIABLES)
 
     async def run() -> R:

@@ -6,6 +6,8 @@ from headrace.cli.shared_options import COORDINATOR, JSON, VERBOSE, NotEmpty, op
 from headrace.cli.verbs import Noun
 
 LOG_DEFAULT = "headrace-logs"
+CONTAINERS_DEFAULT = 4
+BUCKETS_DEFAULT = 16
 
 
 def declare(name: str, summary: str) -> Noun:
@@ -17,10 +19,11 @@ def declare(name: str, summary: str) -> Noun:
         """
         headrace cluster init --coordinator zk://localhost:2181/headrace --storage file:///mnt/chunks
         headrace cluster init --containers 16 --log file:///mnt/logs --storage s3://bucket/prefix
+        headrace cluster init --from-data-dir /var/lib/headrace
         """,
         COORDINATOR,
-        option("--containers", type=int, metavar="N", default=4, help="for ever (default: 4)"),
-        option("--buckets", type=int, metavar="N", default=16, help="for ever (default: 16)"),
+        option("--containers", type=int, metavar="N", help=f"for ever (default: {CONTAINERS_DEFAULT})"),
+        option("--buckets", type=int, metavar="N", help=f"for ever (default: {BUCKETS_DEFAULT})"),
         option(
             "--log",
             metavar="URI",
@@ -31,8 +34,13 @@ def declare(name: str, summary: str) -> Noun:
             "--storage",
             metavar="URI",
             type=NotEmpty("the URI"),
-            required=True,
             help="store of the chunks: file:///mnt/chunks, s3://bucket/prefix, gs://, az://, hdfs://",
+        ),
+        option(
+            "--from-data-dir",
+            metavar="DIR",
+            type=NotEmpty("the directory"),
+            help="go on with the data of a standalone server, in place of the four above",
         ),
         JSON,
         VERBOSE,

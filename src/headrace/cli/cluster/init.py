@@ -5,13 +5,16 @@ from __future__ import annotations
 from pathlib import Path
 from urllib.parse import quote
 
-from headrace.cli.cluster.cluster_session import in_session
-from headrace.cli.cluster.command import LOG_DEFAULT
+from headrace.cli.cluster.cluster_session import find_location, in_session
+from headrace.cli.cluster.command import BUCKETS_DEFAULT, CONTAINERS_DEFAULT, LOG_DEFAULT
+from headrace.cli.cluster.state import facts_document
 from headrace.cli.output import print_fields, print_json
 from headrace.cluster.facts_node import CONTAINERS_MAX, Facts
 from headrace.cluster.facts_store import create_facts
+from headrace.data_directory.birth_of_cluster import facts_of_directory, found_cluster
 from headrace.data_directory.record import FORMAT
 from headrace.errors import InvalidArgumentError
+from headrace.runtime.context import system_runtime
 from headrace.runtime.entropy import SystemEntropy
 from headrace.runtime.host_id import find_host_id
 from headrace.storage.identity_format import SYSTEM_BYTES
@@ -21,24 +24,46 @@ _BUCKETS_MAX = 1024
 
 
 def init_cluster(
-    *, coordinator: str | None, containers: int, buckets: int, log: str | None, storage: str, as_json: bool
+    *,
+    coordinator: str | None,
+    containers: int | None,
+    buckets: int | None,
+    log: str | None,
+    storage: str | None,
+    from_data_dir: str | None,
+    as_json: bool,
 ) -> None:
     """Let a cluster be born. Raises PreconditionError: it was born before; nothing changed."""
-    facts = make_facts(containers, buckets, log, storage)
-    in_session(coordinator, lambda session: create_facts(session, facts))
-    made = {
-        "system": facts.system,
-        "containers": facts.containers,
-        "buckets": facts.buckets,
-        "log": facts.log,
-        "storage": facts.storage,
-        "format": facts.format,
-        "host": facts.host,
-    }
+    if from_data_dir is not None:
+        told = {"containers": containers, "buckets": buckets, "log": log, "storage": storage}
+        if more := next((name for name, value in told.items() if value is not None), ""):
+            raise InvalidArgumentError(f"--{more} is as --from-data-dir has it: leave it out")
+        facts = _init_from(from_data_dir, coordinator)
+    elif storage is None:
+        raise InvalidArgumentError(
+            "no store of the chunks was named: --storage URI, or --from-data-dir DIR of a standalone server"
+        )
+    else:
+        facts = make_facts(
+            CONTAINERS_DEFAULT if containers is None else containers,
+            BUCKETS_DEFAULT if buckets is None else buckets,
+            log,
+            storage,
+        )
+        in_session(coordinator, lambda session: create_facts(session, facts))
+    made = facts_document(facts)
     if as_json:
         print_json(made)
     else:
         print_fields([*made.items()])
+
+
+def _init_from(directory: str, coordinator: str | None) -> Facts:
+    """Let a cluster be born that goes on with the data of a standalone server."""
+    where, runtime = find_location(coordinator).place, system_runtime()
+    with facts_of_directory(directory, runtime) as facts:
+        files = runtime.filesystem
+        return in_session(coordinator, lambda each: found_cluster(each, facts, directory, where, files))
 
 
 def make_facts(containers: int, buckets: int, log: str | None, storage: str) -> Facts:

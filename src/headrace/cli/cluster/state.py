@@ -81,22 +81,26 @@ def _problems(seen: Seen) -> Iterator[str]:
             yield f"container {each.container} is not served: {each.why}"
 
 
+def facts_document(facts: Facts) -> dict[str, Any]:
+    """Return what a cluster was born with as a JSON object."""
+    return {
+        "system": facts.system,
+        "containers": facts.containers,
+        "buckets": facts.buckets or None,
+        "log": facts.log,
+        "storage": facts.storage,
+        "format": facts.format,
+        "host": facts.host,
+    }
+
+
 def document_of(seen: Seen) -> dict[str, Any]:
     """Return all of it as one JSON object."""
     facts, containers = seen.facts, containers_of(seen)
     return {
         "served": not problems_of(seen),
         "problems": problems_of(seen),
-        "facts": {
-            "system": facts.system,
-            "containers": facts.containers,
-            "buckets": facts.buckets,
-            "log": facts.log,
-            "storage": facts.storage,
-            "format": facts.format,
-            "host": facts.host,
-            "opened": len(facts.opened),
-        },
+        "facts": {**facts_document(facts), "opened": len(facts.opened)},
         "leader": seen.candidates[0].address if seen.candidates else None,
         "candidates": [each.address for each in seen.candidates],
         "controllers": [

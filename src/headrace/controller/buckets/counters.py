@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from headrace.controller.config import BUCKETS_DEFAULT
 from headrace.controller.store.contract import ABSENT, MetadataStore, Write
 from headrace.controller.store.layout import BUCKET_COUNT_KEY, BUCKET_TERM_KEY, COUNTERS
 from headrace.controller.store.rows.number_row import decode_counter, encode_counter
@@ -12,8 +13,8 @@ from headrace.errors import InvalidArgumentError, MetadataConflictError, Unknown
 _ATTEMPTS_MAX: Final = 100
 
 
-async def fix_bucket_count(store: MetadataStore, count: int) -> None:
-    """Write how many buckets there are, unless it is written.
+async def fix_bucket_count(store: MetadataStore, count: int) -> int:
+    """Write how many buckets there are, unless it is written; return it. ``count`` 0: whatever is written.
 
     Raises:
         InvalidArgumentError: there is another number of them, for ever.
@@ -23,17 +24,18 @@ async def fix_bucket_count(store: MetadataStore, count: int) -> None:
         row = await store.get(COUNTERS, BUCKET_COUNT_KEY)
         if row is not None:
             present = decode_counter(row.value)
-            if present != count:
+            if count and present != count:
                 raise InvalidArgumentError(
                     f"controller.buckets = {count}, but these data were made with {present} buckets, "
                     f"which cannot be changed: set it to {present}"
                 )
-            return
+            return present
+        new = count or BUCKETS_DEFAULT
         try:
-            await store.update(COUNTERS, [Write(BUCKET_COUNT_KEY, encode_counter(count), ABSENT)])
+            await store.update(COUNTERS, [Write(BUCKET_COUNT_KEY, encode_counter(new), ABSENT)])
         except (MetadataConflictError, UnknownOutcomeError):
             continue
-        return
+        return new
     raise MetadataConflictError("the number of buckets could not be written")
 
 

@@ -71,7 +71,7 @@ class Buckets:
         entropy: Entropy,
         endpoint: Endpoint,
     ) -> None:
-        """``endpoint`` is where clients find this controller."""
+        """``count`` 0: as the rows say. ``endpoint`` is where clients find this controller."""
         self.count = count
         self._members = Members({}, {})
         self._store = store
@@ -102,7 +102,7 @@ class Buckets:
 
     async def fix_count(self) -> None:
         """Make the number of buckets that of the store. Raises InvalidArgumentError: it has another."""
-        await fix_bucket_count(self._store, self.count)
+        self.count = await fix_bucket_count(self._store, self.count)
 
     async def start(self) -> None:
         """Be a member from now on; returns after the first look at the others and the first claims."""

@@ -8,13 +8,13 @@ meanwhile writes it anew.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from headrace.controller.store.contract import MetadataStore, Row, Write
 from headrace.controller.store.layout import bucket_key, bucket_member, bucket_table
 from headrace.controller.store.rows.bucket_row import BucketRow, decode_bucket_member, encode_bucket_member
 from headrace.errors import MetadataConflictError, UnknownOutcomeError
-from headrace.model.buckets import bucket_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,9 +31,10 @@ class BucketMember:
 class BucketIndex:
     """One table per bucket; rows by kind of work and stream. Used on the controller's loop."""
 
-    def __init__(self, store: MetadataStore, bucket_count: int) -> None:
+    def __init__(self, store: MetadataStore, bucket_of: Callable[[str, str], int]) -> None:
+        """``bucket_of``: the bucket of a stream, by its scope and its name."""
         self._store = store
-        self._count = bucket_count
+        self._bucket_of = bucket_of
 
     async def add(self, kind: bytes, scope: str, stream: str, now_ms: int) -> None:
         """There is work from now on. A row that is there is written anew, so that it is not removed."""
@@ -62,7 +63,7 @@ class BucketIndex:
             return
 
     def _table(self, scope: str, stream: str) -> str:
-        return bucket_table(bucket_of(scope, stream, self._count))
+        return bucket_table(self._bucket_of(scope, stream))
 
 
 def _member(key: bytes, row: Row) -> BucketMember:

@@ -19,7 +19,7 @@ async def index():
     store = MemoryStore()
     for bucket in range(BUCKETS):
         await store.create_table(bucket_table(bucket))
-    return BucketIndex(store, BUCKETS)
+    return BucketIndex(store, lambda scope, stream: bucket_of(scope, stream, BUCKETS))
 
 
 async def members(index, buckets=BUCKETS):
