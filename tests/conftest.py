@@ -26,11 +26,12 @@ def pytest_collection_modifyitems(items):
 @pytest.fixture(scope="session")
 def zookeeper(tmp_path_factory):
     """A ZooKeeper server, one for all tests of this process; a test takes a root of its own."""
-    from headrace.testing.zookeeper_server import UnavailableError, ZooKeeperServer
+    from headrace.errors import UnsupportedError
+    from headrace.testing.zookeeper_server import ZooKeeperServer
 
     try:
         server = ZooKeeperServer(tmp_path_factory.mktemp("zookeeper"), session_ms_max=20_000)
-    except UnavailableError as error:
+    except UnsupportedError as error:
         pytest.skip(str(error))
     with server:
         yield server

@@ -11,7 +11,7 @@ PRODUCT = SRC / "headrace"
 ROOMS = {
     ".": (750, "errors, limits, the names that users import"),
     "btree": (1_550, "pages, reads, updates and compaction of a tree"),
-    "cli": (8_470, "nouns and verbs, their help and tables"),
+    "cli": (8_900, "nouns and verbs, their help and tables"),
     "client": (16_100, "every call of the library, with and without a loop"),
     "client/.": (2_550, "what its rooms share: configuration, services, forks"),
     "client/blocking": (2_350, "each call once more, for threads"),
@@ -40,6 +40,7 @@ ROOMS = {
     "coordination": (1_560, "nodes, sessions and leases, in memory and over ZooKeeper"),
     "data_directory": (1_310, "what a directory is, whose, and what it lost"),
     "demo": (1_160, "the main job, checked"),
+    "local_cluster": (790, "a cluster on one machine: what runs when, its directory, its processes"),
     "model": (2_080, "words that all packages share"),
     "processes": (3_230, "start and end of each kind of process, what it calls, and what a store counts"),
     "repair": (1_150, "rebuild, and repair of chunks"),

@@ -8,6 +8,7 @@ import errno
 import json
 import logging
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
@@ -44,7 +45,7 @@ async def write_when_there_is_space(
             return
 
 
-def write_ready_file(path: str, addresses: dict[str, str | bool]) -> None:
+def write_ready_file(path: str, addresses: Mapping[str, object]) -> None:
     """Write ``addresses`` and the process id as JSON; a reader sees all of it or no file."""
     target = Path(path)
     temporary = target.with_name(f".{target.name}.{os.getpid()}")

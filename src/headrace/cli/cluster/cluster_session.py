@@ -1,4 +1,4 @@
-"""One short session with the coordinator of a cluster, for a verb."""
+"""The coordinator of a cluster as a verb reaches it, and one short session with it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import os
 from collections.abc import Awaitable, Callable
 from typing import Final, TypeVar
 
-from headrace.coordination.contract import Session
+from headrace.coordination.contract import Coordinator, Session
 from headrace.coordination.coordinators import make_coordinator
 from headrace.coordination.location import CoordinatorLocation
 from headrace.coordination.zookeeper.config import ZooKeeperConfig
@@ -25,8 +25,7 @@ _VARIABLES: Final = "HEADRACE_ZOOKEEPER_"
 def find_location(coordinator: str | None) -> CoordinatorLocation:
     """Return where the coordinator of a cluster is.
 
-    Raises:
-        InvalidArgumentError: none was named, or none that other processes reach.
+    Raises InvalidArgumentError: none was named, or it is of one process.
     """
     if coordinator is None:
         raise InvalidArgumentError(f"no cluster was named: name what it agrees through with {_ASKED}")
@@ -36,6 +35,16 @@ def find_location(coordinator: str | None) -> CoordinatorLocation:
     return location
 
 
+def connect(coordinator: str | None) -> Coordinator:
+    """Return a coordinator that other processes reach, with the settings of the environment.
+
+    Raises as :func:`find_location`.
+    """
+    location = find_location(coordinator)
+    config = settings_sources.load(ZooKeeperConfig, environment=os.environ, variable_prefix=_VARIABLES)
+    return make_coordinator(location, SystemThreads(), config)
+
+
 def in_session(coordinator: str | None, ask: Callable[[Session], Awaitable[R]]) -> R:
     """Return what ``ask`` returns of a session with the coordinator.
 
@@ -43,11 +52,10 @@ def in_session(coordinator: str | None, ask: Callable[[Session], Awaitable[R]]) 
         InvalidArgumentError: no coordinator was named, or none that other processes reach.
         UnreachableError: it does not answer.
     """
-    location = find_location(coordinator)
-    config = settings_sources.load(ZooKeeperConfig, environment=os.environ, variable_prefix=_VARIABLES)
+    connected = connect(coordinator)
 
     async def run() -> R:
-        session = await make_coordinator(location, SystemThreads(), config).open()
+        session = await connected.open()
         try:
             return await ask(session)
         finally:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from headrace.cli.shared_options import COORDINATOR, JSON, VERBOSE, NotEmpty, option
+import click
+
+from headrace.cli.shared_options import COORDINATOR, JSON, VERBOSE, NotEmpty, flag, option
 from headrace.cli.verbs import Noun
 
 LOG_DEFAULT = "headrace-logs"
 CONTAINERS_DEFAULT = 4
 BUCKETS_DEFAULT = 16
+LOCAL_DEFAULT = "headrace-cluster"
 
 
 def declare(name: str, summary: str) -> Noun:
@@ -43,6 +46,49 @@ def declare(name: str, summary: str) -> Noun:
             help="go on with the data of a standalone server, in place of the four above",
         ),
         JSON,
+        VERBOSE,
+    )
+    cluster.verb(
+        "local",
+        *("headrace.cli.cluster.local", "run_local"),
+        "Run a cluster on this machine until SIGTERM or Ctrl-C: ZooKeeper, controllers and segment stores.",
+        """
+        headrace cluster local
+        headrace cluster local --stores 2 --controllers 1 --data-dir /tmp/cluster --ready-file ready.json
+        headrace cluster local --coordinator zk://localhost:2181/headrace
+        """,
+        option(
+            *("-d", "--data-dir"),
+            metavar="DIR",
+            type=NotEmpty("the directory"),
+            default=LOCAL_DEFAULT,
+            help=f"where all data live, for the next start as well (default: {LOCAL_DEFAULT})",
+        ),
+        option(
+            "--stores", type=click.IntRange(1, 64), metavar="N", default=3, help="segment stores (default: 3)"
+        ),
+        option(
+            "--controllers",
+            type=click.IntRange(1, 16),
+            metavar="N",
+            default=2,
+            help="controllers (default: 2)",
+        ),
+        option("--containers", type=int, metavar="N", help="for ever (default: two for each store)"),
+        option(
+            "--storage",
+            metavar="URI",
+            type=NotEmpty("the URI"),
+            help="store of the chunks of a new cluster (default: files below --data-dir)",
+        ),
+        option(
+            "--coordinator",
+            metavar="zk://HOST:PORT/ROOT",
+            type=NotEmpty("the URI"),
+            help="a ZooKeeper that runs; without it one is started, which takes Java and pyspark",
+        ),
+        option("--ready-file", metavar="PATH", help="written as JSON once clients may connect"),
+        flag("--no-restart", help="let a process that has ended be gone, instead of starting it again"),
         VERBOSE,
     )
     cluster.verb(
