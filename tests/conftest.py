@@ -5,10 +5,13 @@ import signal
 import pytest
 from hypothesis import settings
 
+from headrace.testing import LocalServer
+from tests import programs
 from tests.cpu_seconds import SHOWN_S, CpuSeconds
 from tests.effort import is_quick
 
 settings.load_profile("check")  # unless --hypothesis-profile names another one
+LocalServer.popen = programs.Popen
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # A run in the background of a shell ignores interrupts, and so would every process that a test starts.

@@ -9,6 +9,8 @@ from collections import Counter
 from contextlib import contextmanager
 from typing import Final
 
+from tests import programs
+
 COLLECTION: Final = "(collection)"
 """Stands for a folder: what each process spends on finding all tests."""
 
@@ -93,8 +95,8 @@ def _line(name, used, budget):
 
 
 def _used():
-    """Return the CPU seconds of this process and of those that it has waited for."""
-    return sum(os.times()[:4])
+    """Return the CPU seconds of this process, of those that it has waited for, and of what starts them."""
+    return sum(os.times()[:4]) + programs.used_s()
 
 
 def _folder_of(path):

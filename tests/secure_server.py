@@ -1,10 +1,9 @@
 """A server with certificates and users, for clients of every kind."""
 
-import subprocess
-
 from headrace.client import ClientConfig, Credentials, blocking, connect
 from headrace.testing import LocalServer
 from headrace.testing.local_server import HEADRACE
+from tests import programs
 from tests.certificates import CertificateFiles
 
 TOKENS_S = 6
@@ -77,4 +76,4 @@ class SecureServer(LocalServer):
 
     def _user(self, verb, name, *options, stdin=""):
         command = [*HEADRACE, "user", verb, name, "--file", str(self.users_path), *options]
-        subprocess.run(command, input=stdin, text=True, check=True, timeout=60)
+        programs.run(command, input=stdin, text=True, check=True, timeout=60)

@@ -9,17 +9,15 @@ import os
 import shlex
 import shutil
 import subprocess
-import sys
 from unittest import mock
 
 from headrace import connect
 from headrace.cli.main import main
 from headrace.testing import LocalServer
+from tests.docs.command_line import OF_SHELLS, make_command
 from tests.docs.page_blocks import is_printed
 
 SHELL = shutil.which("bash") or "/bin/sh"
-_OF_SHELLS = frozenset("|&;<>$`(){}*")
-"""A command line with none of these is run in this process: a process of its own costs half a second."""
 
 
 class PageRunner:
@@ -35,11 +33,7 @@ class PageRunner:
         self._server = self._shared = server
         self._loop = asyncio.Runner()
         self._own = contextlib.ExitStack()
-        command = directory / "bin" / "headrace"
-        command.parent.mkdir(parents=True)
-        command.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m headrace.cli.main "$@"\n')
-        command.chmod(0o755)
-        self.environment = {**os.environ, "PATH": f"{command.parent}:{os.environ['PATH']}"}
+        self.environment = make_command(directory)
 
     def close(self):
         """End what the page began, and leave an empty server to the next one."""
@@ -99,7 +93,7 @@ class PageRunner:
         environment = {**self.environment, "HEADRACE_URI": self._server.uri}
         line = self.here(line)
         words = shlex.split(line, comments=True)
-        if words[0] == "headrace" and _OF_SHELLS.isdisjoint(line):
+        if words[0] == "headrace" and OF_SHELLS.isdisjoint(line):
             return _run_here(words[1:], environment)
         done = subprocess.run(
             [SHELL, "-c", line],

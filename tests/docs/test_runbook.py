@@ -2,9 +2,7 @@
 
 import asyncio
 import json
-import os
 import re
-import subprocess
 import sys
 import urllib.request
 from pathlib import Path
@@ -13,6 +11,8 @@ import pytest
 
 from headrace.client import connect
 from headrace.testing import LocalServer, ServerDiedError
+from tests import programs
+from tests.docs.command_line import make_command, run_line
 from tests.docs.source_texts import is_said
 from tests.effort import soak
 from tests.integration.inspected_data import make_killed_server
@@ -95,10 +95,7 @@ def directory(tmp_path_factory):
     directory = tmp_path_factory.mktemp("runbook")
     killed = asyncio.run(make_killed_server(directory / "made"))
     (directory / "headrace-data").symlink_to(killed.data)
-    (directory / "bin").mkdir()
-    command = directory / "bin" / "headrace"
-    command.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m headrace.cli.main "$@"\n')
-    command.chmod(0o755)
+    make_command(directory)
     return directory
 
 
@@ -107,20 +104,6 @@ def server(directory):
     """A server with its own data: commands that need one are sent there."""
     with LocalServer(directory / "running") as server:
         yield server
-
-
-def run(directory, line):
-    environment = {**os.environ, "PATH": f"{directory / 'bin'}:{os.environ['PATH']}"}
-    return subprocess.run(
-        line,
-        shell=True,
-        cwd=directory,
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
 
 
 def test_there_are_commands_of_both_kinds():
@@ -132,7 +115,7 @@ def test_there_are_commands_of_both_kinds():
 @pytest.mark.slow
 @pytest.mark.parametrize("line", [line for line in COMMANDS if "127.0.0.1" not in line])
 def test_every_command_works_on_data_of_a_killed_server(directory, line):
-    done = run(directory, line)
+    done = run_line(directory, line)
     assert done.returncode == 0, done.stderr
     assert done.stdout
 
@@ -143,7 +126,7 @@ def test_every_command_works_on_data_of_a_killed_server(directory, line):
 def test_every_command_works_on_a_running_server(directory, server, line):
     line = line.replace("127.0.0.1:10080", server.addresses["rest"])
     assert "127.0.0.1:10080" not in line
-    done = run(directory, line)
+    done = run_line(directory, line)
     assert done.returncode == 0, done.stderr
     assert done.stdout
 
@@ -179,7 +162,7 @@ def test_a_lost_log_directory_is_noticed_by_a_check_and_by_a_start(tmp_path):
         "--data-dir",
         str(tmp_path / "data"),
     ]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    done = programs.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 6
     assert "the log of this container is missing" in done.stdout
     with pytest.raises(ServerDiedError, match="the log of this container is missing") as refusal:

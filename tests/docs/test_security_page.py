@@ -3,8 +3,6 @@
 import asyncio
 import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -15,6 +13,7 @@ from headrace.security.config import AuthConfig
 from headrace.security.grants import Grant
 from headrace.security.tls_config import TlsConfig
 from headrace.testing import LocalServer
+from tests.docs.command_line import make_command, run_line
 
 PAGE = Path(__file__).parents[2] / "docs" / "operating" / "security.md"
 TEXT = PAGE.read_text()
@@ -52,25 +51,12 @@ def test_the_settings_it_names_exist():
 
 @pytest.fixture
 def directory(tmp_path):
-    (tmp_path / "bin").mkdir()
-    command = tmp_path / "bin" / "headrace"
-    command.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m headrace.cli.main "$@"\n')
-    command.chmod(0o755)
+    make_command(tmp_path)
     return tmp_path
 
 
 def run(directory, line):
-    environment = {**os.environ, "PATH": f"{directory / 'bin'}:{os.environ['PATH']}"}
-    done = subprocess.run(
-        line,
-        shell=True,
-        cwd=directory,
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    done = run_line(directory, line)
     assert done.returncode == 0, done.stderr
     return done.stdout
 

@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import subprocess
 import tarfile
 import threading
 import time
@@ -18,6 +17,7 @@ from headrace.model.tables import NOT_EXISTS, TableEntry, TableKey
 from headrace.testing import LocalServer
 from headrace.testing.local_server import HEADRACE
 from headrace.wire import commands as c
+from tests import programs
 from tests.golden.data_directory.contents import SCOPE, look
 from tests.golden.data_directory.wire_calls import WireCalls
 
@@ -79,7 +79,7 @@ async def test_a_directory_of_an_earlier_release_is_continued(server):
 def check(server):
     """Compare everything in the directory with everything else, as operators do."""
     command = [*HEADRACE, "check", "container", "--deep", "--data-dir", str(server.directory / "data")]
-    done = subprocess.run(command, check=False, capture_output=True, text=True)
+    done = programs.run(command, check=False, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
 
 

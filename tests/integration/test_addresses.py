@@ -4,7 +4,6 @@ import asyncio
 import contextlib
 import json
 import socket
-import subprocess
 import sys
 import urllib.error
 import urllib.request
@@ -17,6 +16,7 @@ from headrace.rpc.generated import controller_pb2 as pb
 from headrace.rpc.generated.controller_pb2_grpc import ControllerServiceStub
 from headrace.testing import LocalServer
 from headrace.testing.local_server import HEADRACE
+from tests import programs
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 
@@ -49,7 +49,7 @@ def write_and_read(uri):
 
 
 def headrace(*words):
-    done = subprocess.run([*HEADRACE, *words], capture_output=True, text=True, timeout=120, check=False)
+    done = programs.run([*HEADRACE, *words], capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -164,7 +164,7 @@ def test_an_ipv6_address_works_in_the_ready_file_in_uris_and_on_the_command_line
         assert headrace("inspect", "cache", "--rest", server.addresses["rest"])
         server.wait_for_log(f"rest {server.addresses['rest']};")
         unreachable = f"tcp://[::1]:{free_port()}"
-        failed = subprocess.run(
+        failed = programs.run(
             [*HEADRACE, "scope", "list", "--uri", unreachable],
             capture_output=True,
             text=True,
@@ -208,7 +208,7 @@ def test_rest_answers_for_names_of_the_server_and_for_no_others():
 
 
 def test_a_wildcard_alone_is_refused_with_what_to_do():
-    done = subprocess.run(
+    done = programs.run(
         [sys.executable, "-m", "headrace.cli.main", "standalone", "--in-memory", "--host", EVERY_ADDRESS],
         capture_output=True,
         text=True,

@@ -5,7 +5,6 @@ acknowledge. The leader is in the test.
 import asyncio
 import json
 import signal
-import subprocess
 import sys
 from contextlib import AsyncExitStack, asynccontextmanager
 
@@ -23,6 +22,7 @@ from headrace.runtime.entropy import SystemEntropy
 from headrace.runtime.host_id import find_host_id
 from headrace.testing.wire_client import WireClient
 from headrace.wire import commands as c
+from tests import programs
 from tests.zookeeper_cluster import Cluster
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.real_loop]
@@ -56,7 +56,7 @@ class Store:
     def start(self):
         self.ready.unlink(missing_ok=True)
         with (self.directory / "log").open("ab") as log:
-            self.process = subprocess.Popen(self.command(), stderr=log)
+            self.process = programs.Popen(self.command(), stderr=log)
 
     async def started(self):
         async with asyncio.timeout(LONG_S):
@@ -238,7 +238,7 @@ async def test_without_a_cluster_a_store_does_not_start(zookeeper, tmp_path):
     async with Cluster(zookeeper) as cluster:
         store = Store(tmp_path, f"zk://127.0.0.1:{zookeeper.port}/{cluster.root}")
         refused = await asyncio.to_thread(
-            subprocess.run, store.command(), capture_output=True, text=True, timeout=LONG_S, check=False
+            programs.run, store.command(), capture_output=True, text=True, timeout=LONG_S, check=False
         )
     assert refused.returncode == 2
     assert "no cluster at zk://" in refused.stderr

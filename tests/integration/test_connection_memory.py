@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import subprocess
 import urllib.request
 from pathlib import Path
 
@@ -36,7 +37,9 @@ def server(request, tmp_path, stall_s):
     files = CertificateFiles(tmp_path / "certificates")
     encrypts = request.param == "tls"
     arguments = files.arguments if encrypts else ()
-    with LocalServer(tmp_path, "--containers", "1", *arguments, environment=environment) as running:
+    server = LocalServer(tmp_path, "--containers", "1", *arguments, environment=environment)
+    server.popen = subprocess.Popen  # its memory is its own
+    with server as running:
         running.tls = files.trusting() if encrypts else None
         yield running
         assert running.stop() == 0

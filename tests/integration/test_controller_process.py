@@ -27,6 +27,7 @@ from headrace.coordination.coordinators import make_coordinator
 from headrace.coordination.location import CoordinatorLocation
 from headrace.runtime.blocking import SystemThreads
 from headrace.runtime.entropy import SystemEntropy
+from tests import programs
 from tests.remote_stores import listening
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
@@ -37,7 +38,7 @@ SESSION = "session_s=2&margin_s=0.5"
 
 
 def headrace(*words, **variables):
-    done = subprocess.run(
+    done = programs.run(
         [*HEADRACE, *words],
         check=False,
         capture_output=True,
@@ -82,7 +83,7 @@ class Process:
         directory.mkdir()
         self.ready, self.log_file = directory / "ready.json", directory / "log"
         with self.log_file.open("ab") as log:
-            self.process = subprocess.Popen(
+            self.process = programs.Popen(
                 [
                     *(*HEADRACE, kind, "--coordinator", coordinator, "--port", "0"),
                     *("--rest-port", "0", "--ready-file", str(self.ready), *options),

@@ -13,6 +13,7 @@ from headrace.client import WriterConfig, connect
 from headrace.client.reconnect_policy import ReconnectPolicy
 from headrace.testing import LocalServer, ServerDiedError
 from headrace.testing.local_server import HEADRACE
+from tests import programs
 
 pytestmark = pytest.mark.cluster
 
@@ -121,7 +122,7 @@ async def test_writers_wait_while_the_disk_is_full_readers_do_not_and_all_go_on_
         assert health["details"]["notReady"] == "container-0 (waits for space on the disk of the log)"
         assert (await asyncio.to_thread(ask, server.addresses["rest"], "/live"))["liveness"] is True
         command = [*HEADRACE, "event", "write", "demo/stream", "more", "--uri", server.uri]
-        typed = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)  # noqa: ASYNC220 - it begins
+        typed = programs.Popen(command, stderr=subprocess.PIPE, text=True)
         said = await asyncio.to_thread(typed.stderr.readline)
         store = server.addresses["segmentstore"]
         silence = (

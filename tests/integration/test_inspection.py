@@ -22,6 +22,7 @@ from headrace.cli.main import main
 from headrace.client import connect
 from headrace.testing import LocalServer
 from headrace.wal.inspect import RecordStatus, inspect_log, inspect_records
+from tests import programs
 from tests.integration.inspected_data import (
     CONTAINERS,
     EAGER,
@@ -610,7 +611,7 @@ async def write_until(writer, stop):
 
 
 def look(directory, *words):
-    return subprocess.run(
+    return programs.run(
         [*HEADRACE, *words, "--data-dir", str(directory)],
         capture_output=True,
         text=True,
@@ -644,7 +645,7 @@ async def test_a_running_server_tells_its_statistics(tmp_path, capfd):
 
 
 def test_who_reads_only_the_head_hears_nothing_more(killed):
-    process = subprocess.Popen(
+    process = programs.Popen(
         [*HEADRACE, "inspect", "operations", "--container", "0", "--data-dir", str(killed.data), "--json"],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

@@ -7,6 +7,7 @@ ten thousand of each.
 
 import asyncio
 import os
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -54,7 +55,9 @@ class Meter:
 
 @pytest.fixture
 def server(tmp_path):
-    with LocalServer(tmp_path) as running:
+    server = LocalServer(tmp_path)
+    server.popen = subprocess.Popen  # its memory is its own
+    with server as running:
         yield running
         assert running.stop() == 0
         running.start()  # and recovery takes all of it

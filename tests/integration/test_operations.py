@@ -16,6 +16,7 @@ import pytest
 from headrace.client import ScalingPolicy, StreamConfiguration, WriterConfig, connect
 from headrace.client.reconnect_policy import ReconnectPolicy
 from headrace.testing import LocalServer
+from tests import programs
 
 pytestmark = pytest.mark.cluster
 
@@ -32,7 +33,7 @@ def server(tmp_path):
 
 def refused(*arguments, timeout_s=30):
     """Run a server that must not start; return its exit code and what it said, which is one line."""
-    ended = subprocess.run(
+    ended = programs.run(
         [sys.executable, "-m", "headrace.cli.main", "standalone", *arguments],
         capture_output=True,
         text=True,
@@ -210,7 +211,7 @@ def test_a_server_whose_log_nobody_reads_goes_on_and_ends_when_told(tmp_path):
     ready = tmp_path / "ready"
     reading, writing = os.pipe()
     fcntl.fcntl(writing, fcntl.F_SETPIPE_SZ, 4096)
-    process = subprocess.Popen(
+    process = programs.Popen(
         [
             *(sys.executable, "-m", "headrace.cli.main", "standalone", "--in-memory", *ANY_PORTS),
             *("--ready-file", str(ready)),
@@ -306,7 +307,7 @@ def test_a_signal_while_the_server_starts_ends_it(tmp_path):
 
 
 def test_what_is_asked_of_the_command_is_in_its_help():
-    said = subprocess.run(
+    said = programs.run(
         [sys.executable, "-m", "headrace.cli.main", "standalone", "--help"],
         capture_output=True,
         text=True,

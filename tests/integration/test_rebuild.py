@@ -21,6 +21,7 @@ from headrace.model.hashing import container_of
 from headrace.model.policies import ScalingPolicy, StreamConfiguration
 from headrace.testing import LocalServer
 from headrace.testing.local_server import HEADRACE
+from tests import programs
 from tests.integration.inspected_data import statistics
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
@@ -40,7 +41,7 @@ def rebuild(source, data, *options, check=True):
         str(data),
         *options,
     ]
-    ended = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    ended = programs.run(command, capture_output=True, text=True, timeout=120, check=False)
     if check:
         assert ended.returncode == 0, ended.stderr
     return ended
@@ -48,7 +49,7 @@ def rebuild(source, data, *options, check=True):
 
 def run_headrace(*arguments, environment=None):
     """Run the program until it ends."""
-    return subprocess.run(
+    return programs.run(
         [*HEADRACE, *arguments],
         env={**os.environ, **(environment or {})},
         capture_output=True,
@@ -214,7 +215,7 @@ def kill_often(data):
     command = [*HEADRACE, "storage", "rebuild", "--from", f"file://{data}/chunks", "--data-dir", str(data)]
     unfinished = 0
     while unfinished < 6:
-        process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        process = programs.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         deadline = time.monotonic() + 30
         while not (data / "REBUILDING").exists() and process.poll() is None and time.monotonic() < deadline:
             select.select([], [], [], 0.002)
@@ -224,7 +225,7 @@ def kill_often(data):
         if (data / "REBUILDING").exists():
             unfinished += 1
             if unfinished == 1:
-                refused = subprocess.run(
+                refused = programs.run(
                     [*HEADRACE, "standalone", "--data-dir", str(data)],
                     capture_output=True,
                     text=True,

@@ -13,6 +13,7 @@ from headrace.client.blocking import connect as connect_blocking
 from headrace.errors import PermissionDeniedError, TlsError, UnauthenticatedError
 from headrace.testing import LocalServer
 from headrace.testing.local_server import HEADRACE
+from tests import programs
 from tests.certificates import CertificateFiles
 
 pytestmark = pytest.mark.cluster
@@ -74,7 +75,7 @@ def run(*arguments, name=None, password=None, authority=None, **variables):
         environment |= {"HEADRACE_USER": name, "HEADRACE_PASSWORD": password or USERS[name][0]}
     if authority is not None:
         environment["HEADRACE_TLS_CA"] = str(authority)
-    done = subprocess.run(
+    done = programs.run(
         [*HEADRACE, *arguments], capture_output=True, text=True, env=environment | variables, check=False
     )
     assert not any(secret in done.stdout + done.stderr for secret in SECRETS)

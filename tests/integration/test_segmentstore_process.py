@@ -4,7 +4,6 @@ import json
 import random
 import signal
 import socket
-import subprocess
 import sys
 import threading
 
@@ -16,6 +15,7 @@ from headrace.controller.rest.metrics import CONTROLLER_METRICS
 from headrace.testing import LocalServer
 from headrace.testing.wire_client import WireClient
 from headrace.wire import commands as c
+from tests import programs
 
 pytestmark = pytest.mark.cluster
 
@@ -42,7 +42,7 @@ class Store:
     def start(self):
         self.ready.unlink(missing_ok=True)
         with (self.directory / "log").open("ab") as log:
-            self.process = subprocess.Popen(self.command(), stderr=log)
+            self.process = programs.Popen(self.command(), stderr=log)
         pause = threading.Event()
         for _ in range(12_000):
             if self.ready.exists():
@@ -152,7 +152,7 @@ async def test_garbage_closes_its_own_connection_and_no_other(store):
 
 @pytest.mark.slow
 def test_a_second_one_on_its_directory_is_refused(store):
-    refused = subprocess.run(store.command(), capture_output=True, text=True, timeout=120, check=False)
+    refused = programs.run(store.command(), capture_output=True, text=True, timeout=120, check=False)
     assert refused.returncode == 3
     assert f"in use by pid {store.process.pid} " in refused.stderr
     assert store.ready.exists()

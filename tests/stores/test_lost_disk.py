@@ -16,6 +16,7 @@ import pytest
 from headrace.storage.identity_format import IDENTITY_NAME
 from headrace.testing import LocalServer
 from headrace.testing.local_server import HEADRACE
+from tests import programs
 from tests.effort import sampled
 from tests.stores.servers import S3_ENVIRONMENT
 from tests.stores.small_s3 import SmallS3
@@ -81,19 +82,23 @@ async def made(place):
 
 async def run(*words):
     """Run a command to its end; a server that gets ready is stopped. Return its exit code and all it says."""
-    process = await asyncio.create_subprocess_exec(
-        *HEADRACE,
-        *map(str, words),
+    return await asyncio.to_thread(run_to_end, *map(str, words))
+
+
+def run_to_end(*words):
+    said = ""
+    with programs.Popen(
+        [*HEADRACE, *words],
         env={**os.environ, **S3_ENVIRONMENT},
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.STDOUT,
-    )
-    said = b""
-    async for line in process.stdout:
-        said += line
-        if b"headrace is ready" in line:
-            process.terminate()
-    return await process.wait(), said.decode()
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    ) as process:
+        for line in process.stdout:
+            said += line
+            if "headrace is ready" in line:
+                process.terminate()
+    return process.returncode, said
 
 
 async def start(directory, *words):

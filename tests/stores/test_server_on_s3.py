@@ -3,7 +3,6 @@
 import asyncio
 import os
 import shutil
-import subprocess
 
 import pytest
 
@@ -12,6 +11,7 @@ from headrace.limits import MIB
 from headrace.testing import LocalServer
 from headrace.testing.http_faults import FaultyHttpProxy, HttpFault
 from headrace.testing.local_server import HEADRACE, ServerDiedError
+from tests import programs
 from tests.integration.test_kill import check_kills
 from tests.stores.providers import provider_at
 from tests.stores.servers import EVERY, S3_ENVIRONMENT, SERVERS, UnavailableError
@@ -194,7 +194,7 @@ async def test_chunks_that_were_files_are_moved_to_s3(tmp_path, s3):
             await asyncio.to_thread(server.start)
         command = [*HEADRACE, "storage", "copy", "--from", f"file://{chunks}", "--to", uri, "--verify"]
         done = await asyncio.to_thread(
-            subprocess.run, command, env={**os.environ, **S3_ENVIRONMENT}, capture_output=True, check=False
+            programs.run, command, env={**os.environ, **S3_ENVIRONMENT}, capture_output=True, check=False
         )
         assert done.returncode == 0, done.stderr
         shutil.rmtree(chunks)

@@ -17,7 +17,7 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final, Self
+from typing import Any, ClassVar, Final, Self
 
 from headrace.errors import HeadraceError
 
@@ -53,6 +53,9 @@ class LocalServer:
     Its calls are for one thread at a time. ``stop`` and ``kill`` may come during a ``start``, which then
     raises.
     """
+
+    popen: ClassVar[type[subprocess.Popen[bytes]]] = subprocess.Popen
+    """What starts its process, with the arguments of ``subprocess.Popen``."""
 
     def __init__(
         self,
@@ -169,7 +172,7 @@ class LocalServer:
         tethered = self._command == HEADRACE
         command = _TETHERED if tethered else self._command
         with self.log_path.open("ab") as log:
-            process = self._process = subprocess.Popen(  # noqa: S603 - the caller's own program
+            process = self._process = self.popen(
                 [*command, "standalone", *self._options(ready), *self.arguments],
                 stdin=subprocess.PIPE if tethered else None,
                 stdout=log,

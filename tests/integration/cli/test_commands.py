@@ -21,6 +21,7 @@ from headrace.cli.event import write as event_write
 from headrace.cli.main import main
 from headrace.model.stream_cut import StreamCut
 from headrace.testing import LocalServer, ServerDiedError
+from tests import programs
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 
@@ -72,7 +73,7 @@ def test_a_person_at_a_terminal_is_told_what_was_done(uri):
     def told(*words, given=None):
         terminal, at_terminal = os.openpty()
         with os.fdopen(terminal, "rb", buffering=0) as shown:
-            done = subprocess.run(
+            done = programs.run(
                 [*COMMAND, *words, "--uri", uri],
                 input=given,
                 stdout=subprocess.PIPE,
@@ -223,7 +224,7 @@ def test_a_shell_completes_what_the_server_has(run, uri, complete):
 
 def test_log_lines_say_which_servers_are_asked(run, uri):
     run("stream", "create", "demo/logged")
-    done = subprocess.run(
+    done = programs.run(
         [*COMMAND, "-vc", uri, "event", "write", "demo/logged", "-vv", "one"],
         capture_output=True,
         text=True,
@@ -312,11 +313,11 @@ def test_bytes_of_arguments_and_lines_pass_unchanged(run, uri):
     run("stream", "create", "demo/raw")
     events = [b"\xff\xfe", "ü".encode(), b"line\r"]
     write, options = [*COMMAND, "event", "write", "demo/raw"], ["--uri", uri, "--key", "k"]
-    subprocess.run([*write, *events, *options], check=True, timeout=120)
-    subprocess.run(
+    programs.run([*write, *events, *options], check=True, timeout=120)
+    programs.run(
         [*write, *options], input=b"".join(event + b"\n" for event in events), check=True, timeout=120
     )
-    read = subprocess.run(
+    read = programs.run(
         [*COMMAND, "event", "read", "demo/raw", "--uri", uri], stdout=subprocess.PIPE, check=True, timeout=120
     )
     assert read.stdout == b"".join(event + b"\n" for event in 2 * events)
@@ -326,7 +327,7 @@ def test_a_key_is_the_same_in_every_locale(run, uri):
     run("stream", "create", "demo/locales", "--segments", "8")
     write = [*COMMAND, "event", "write", "demo/locales", "x", "--uri", uri, "--key", "schlüssel"]
     for locale in ({"LC_ALL": "C.UTF-8"}, {"LC_ALL": "C", "PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0"}):
-        subprocess.run(write, check=True, env={**os.environ, **locale}, timeout=120)
+        programs.run(write, check=True, env={**os.environ, **locale}, timeout=120)
     events = [json.loads(line) for line in run("event", "read", "demo/locales", "--json")[1].splitlines()]
     assert [each["segment"] for each in events] == 2 * [events[0]["segment"]]
 
@@ -422,7 +423,7 @@ def test_a_follower_reads_until_the_stream_is_sealed(run, uri, stream, more):
     run("stream", "create", stream)
     run("event", "write", stream, "before")
     command = [*COMMAND, "event", "read", stream, "--follow", *more, "--uri", uri]
-    follower = subprocess.Popen(command, stdout=subprocess.PIPE)
+    follower = programs.Popen(command, stdout=subprocess.PIPE)
     assert follower.stdout.readline() == b"before\n"
     run("event", "write", stream, "after")
     assert follower.stdout.readline() == b"after\n"  # at once, not when it ends

@@ -8,6 +8,7 @@ import pytest
 
 from headrace.testing import LocalServer
 from headrace.testing.local_server import HEADRACE
+from tests import programs
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 
@@ -29,7 +30,7 @@ def server(tmp_path):
 
 
 def run(server, *words):
-    subprocess.run([*HEADRACE, *words, "--uri", server.uri], check=True, capture_output=True)
+    programs.run([*HEADRACE, *words, "--uri", server.uri], check=True, capture_output=True)
 
 
 def test_a_follower_on_a_terminal_is_told_that_the_server_is_away_and_back(server):
@@ -38,7 +39,7 @@ def test_a_follower_on_a_terminal_is_told_that_the_server_is_away_and_back(serve
     run(server, "event", "write", "demo/t", "before")
     ours, theirs = pty.openpty()
     command = [*HEADRACE, "event", "read", "demo/t", "--follow", "--uri", server.uri]
-    follower = subprocess.Popen(command, stdout=theirs, stderr=theirs)
+    follower = programs.Popen(command, stdout=theirs, stderr=theirs)
     try:
         assert read_line(ours) == "before"
         server.stop()
@@ -61,7 +62,7 @@ def test_a_follower_whose_errors_go_elsewhere_is_told_nothing(server):
     run(server, "stream", "create", "demo/t")
     run(server, "event", "write", "demo/t", "before")
     command = [*HEADRACE, "event", "read", "demo/t", "--follow", "--uri", server.uri]
-    follower = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    follower = programs.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     try:
         assert follower.stdout.readline() == b"before\n"
         server.restart()

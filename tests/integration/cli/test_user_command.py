@@ -12,6 +12,7 @@ import pytest
 
 from headrace.cli.main import main
 from headrace.security.users_on_disk import change_users, read_users
+from tests import programs
 
 COMMAND = (sys.executable, "-m", "headrace.cli.main", "user")
 ALL = "prn::*,READ_UPDATE"
@@ -143,7 +144,7 @@ def test_nothing_remains_of_a_change_that_fails(file, run):
 def test_no_user_is_lost_by_changes_at_the_same_time(file):
     names = [f"user{n}" for n in range(6)]
     arguments = ("--file", str(file), "--grant", ALL, "--password-stdin")
-    adders = [subprocess.Popen((*COMMAND, "add", name, *arguments), stdin=subprocess.PIPE) for name in names]
+    adders = [programs.Popen((*COMMAND, "add", name, *arguments), stdin=subprocess.PIPE) for name in names]
     for adder in adders:
         adder.stdin.write(b"secret")
         adder.stdin.close()
@@ -155,7 +156,7 @@ def asked(file, *answers):
     """Run `user add` at a terminal that gives each answer once it is asked; returns exit code and output."""
     ours, theirs = pty.openpty()
     try:
-        adder = subprocess.Popen(
+        adder = programs.Popen(
             (*COMMAND, "add", "ada", "--file", str(file), "--grant", ALL),
             stdin=theirs,
             stdout=theirs,

@@ -17,7 +17,7 @@ from headrace.cli.servers import Connection, confirm, scoped
 from headrace.cli.shared_options import CONNECTION
 from headrace.cli.verbs import Later, Verb
 from headrace.runtime import logs
-from tests import effort
+from tests import effort, programs
 
 CONTEXT = click.Context(ROOT, info_name="headrace", **ROOT.context_settings)
 VERBS = dict(ROOT.walk(CONTEXT))
@@ -426,7 +426,7 @@ def test_threads_of_a_library_change_no_exit_code(tmp_path):
     """Without care more than half of these processes abort."""
     uri, words = "s3://bucket/prefix?endpoint=http://127.0.0.1:1", ("storage", "copy", "--from")
     for _ in range(effort.examples(8)):
-        done = subprocess.run(
+        done = programs.run(
             [sys.executable, "-m", "headrace.cli.main", *words, uri, "--to", f"file://{tmp_path}/copy"],
             env={**os.environ, "AWS_ACCESS_KEY_ID": "key", "AWS_SECRET_ACCESS_KEY": "secret"},
             capture_output=True,
