@@ -25,6 +25,9 @@ _PR_SET_CHILD_SUBREAPER = 36
 _READ_AT_START = ("PYTHON", "GRPC_", "LANG", "LC_", "LD_", "MALLOC_", "OPENSSL_", "SSL_", "TZ")
 """Beginnings of variables that are read before the program begins, or while it is imported."""
 
+_QUIET = {"GRPC_VERBOSITY": "NONE"}
+"""What clients and servers tell gRPC if nobody else has; so does a command in the process of the tests."""
+
 _SIGNATURE = inspect.signature(subprocess.Popen._execute_child)
 _ENDS = ("p2cread", "p2cwrite", "c2pread", "c2pwrite", "errread", "errwrite")
 _EXECUTED = ("executable", "preexec_fn", "pass_fds", "shell", "gid", "gids", "uid")
@@ -134,6 +137,7 @@ def _wanted(options):
 
 
 def _read_at_start(environment):
+    environment = {**_QUIET, **environment}
     return {name: value for name, value in environment.items() if name.startswith(_READ_AT_START)}
 
 

@@ -117,3 +117,14 @@ def test_it_reads_the_end_of_tests_that_are_killed():
             assert select.select([watched], [], [], 60)[0]
         finally:
             os.close(watched)
+
+
+def test_a_command_in_this_process_does_not_have_the_next_ones_executed(monkeypatch):
+    """It tells gRPC to be quiet by a variable, as the process that forks has told it."""
+    show = [sys.executable, "-c", "import sys; print('headrace.processes.standalone' in sys.modules)"]
+    monkeypatch.delenv("GRPC_VERBOSITY", raising=False)
+    assert programs.run(show, capture_output=True, text=True).stdout == "True\n"
+    monkeypatch.setenv("GRPC_VERBOSITY", "NONE")
+    assert programs.run(show, capture_output=True, text=True).stdout == "True\n"
+    monkeypatch.setenv("GRPC_VERBOSITY", "DEBUG")
+    assert programs.run(show, capture_output=True, text=True).stdout == "False\n"
