@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from headrace.cluster.claim_node import Claim, decode_container_claim, encode_container_claim
+from headrace.cluster.drain_node import Drain, decode_drain, encode_drain
 from headrace.cluster.facts_node import Facts, decode_facts, encode_facts
 from headrace.cluster.leader_node import Candidate, decode_candidate, encode_candidate
 from headrace.cluster.map_node import ContainerMap, Placement, decode_map, encode_map
@@ -53,6 +54,7 @@ SAMPLES = {
         decode_map,
     ),
     "container_claim": (Claim("0123456789abcdef", 70_000), encode_container_claim, decode_container_claim),
+    "drain": (Drain(Endpoint("store.example", 12345), 1_700_000_000_000), encode_drain, decode_drain),
     "facts": (
         Facts(
             "00112233445566778899aabbccddeeff",

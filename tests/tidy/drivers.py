@@ -34,6 +34,7 @@ DRIVERS = {
     "client.tables.table_scan": "fetches pages ahead",
     "client.writer": "writes segments over connections, and waits",
     "cluster.container_steps": "gives and takes containers",
+    "cluster.draining": "asks the coordinator",
     "cluster.facts_store": "asks the coordinator",
     "cluster.leadership": "watches the coordinator",
     "cluster.lease_gate": "has the lease",

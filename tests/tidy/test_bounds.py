@@ -22,7 +22,7 @@ ROOMS = {
     "client/reader": (3_000, "readers of events, bytes, columns, cuts"),
     "client/tables": (1_150, "keys and values by hash"),
     "client/writer": (3_050, "exactly once through reconnects and scales"),
-    "cluster": (2_080, "which store serves each container: plans, steps, nodes, and what watches them"),
+    "cluster": (2_340, "which store serves each container: plans, steps, nodes, and what watches them"),
     "controller": (17_600, "streams, transactions and the work on them"),
     "controller/.": (740, "engine, context and server"),
     "controller/api": (1_680, "a call of the protocol each"),

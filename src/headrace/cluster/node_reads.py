@@ -1,4 +1,4 @@
-"""The map, claims and stores as one read of the coordinator shows them."""
+"""The map, claims, stores and drains as one read of the coordinator shows them."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from headrace.cluster.claim_node import CLAIMS, Claim, claim_path, decode_container_claim
+from headrace.cluster.drain_node import DRAINS, Drain, decode_drain, drain_path
 from headrace.cluster.map_node import MAP, ContainerMap, decode_map
 from headrace.cluster.store_node import STORES, StoreNode, decode_store, store_path
 from headrace.coordination.contract import Session
@@ -33,6 +34,13 @@ async def read_stores(session: Session) -> dict[str, StoreNode]:
     ids = await session.children(STORES)
     nodes = await _read_all(session, [store_path(store) for store in ids], decode_store)
     return {store: node for store, node in zip(ids, nodes, strict=True) if node is not None}
+
+
+async def read_drains(session: Session) -> dict[str, Drain]:
+    """Return the drains that operators have asked for, by the ids that the stores had then."""
+    ids = await session.children(DRAINS)
+    drains = await _read_all(session, [drain_path(store) for store in ids], decode_drain)
+    return {store: drain for store, drain in zip(ids, drains, strict=True) if drain is not None}
 
 
 async def _read_all(session: Session, paths: list[str], decode: Callable[[bytes], T]) -> list[T | None]:

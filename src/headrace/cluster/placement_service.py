@@ -9,11 +9,13 @@ from __future__ import annotations
 import asyncio
 from typing import Final
 
+from headrace.cluster.draining import delete_drain
+from headrace.cluster.drains import LastingDrains, with_drains
 from headrace.cluster.leader_node import Candidate
 from headrace.cluster.leadership import Leadership
 from headrace.cluster.loads import ContainerLoad, ContainerLoads
 from headrace.cluster.map_node import MAP, ContainerMap, encode_map
-from headrace.cluster.node_reads import read_claims, read_map, read_stores
+from headrace.cluster.node_reads import read_claims, read_drains, read_map, read_stores
 from headrace.cluster.planner import plan
 from headrace.cluster.session_works import RETRY, run_until_over, serve_sessions, wait_at_most
 from headrace.cluster.watched_placement import WatchedPlacement
@@ -52,6 +54,7 @@ class PlacementService:
         self._clock = clock
         self._entropy = entropy
         self._loads = ContainerLoads(containers)
+        self._drains = LastingDrains()
         self._supervisor = Supervisor("placement")
         self._leadership: Leadership | None = None
         self._changed = asyncio.Event()
@@ -111,6 +114,10 @@ class PlacementService:
         if stores and not any(each.store in stores for each in present.placements):
             await asyncio.sleep(_GATHER_S)
             stores = await read_stores(session)
+        drains = await read_drains(session)
+        for name in self._drains.over(drains, stores, asyncio.get_running_loop().time()):
+            await delete_drain(session, name)
+        stores = dict(with_drains(stores, drains))
         claimed = {number: claim.store for number, claim in claims.items()}
         wanted = plan(present, stores, claimed, self._clock.now_ms(), self._loads.weights)
         if wanted is present or not self.is_leader:

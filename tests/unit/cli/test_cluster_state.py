@@ -37,6 +37,9 @@ def test_a_cluster_in_which_everything_is_served_has_no_problem():
     assert found["controllers"][0]["buckets"] == [1]
     assert found["freeBuckets"] == [0]
     assert [(each["draining"], each["containers"]) for each in found["stores"]] == [(False, [0]), (True, [1])]
+    assert not any(each["drainedByOperator"] for each in found["stores"])
+    seen.drained = {"a"}
+    assert [each["draining"] for each in document_of(seen)["stores"]] == [True, True]
     assert [(each["address"], each["epoch"]) for each in found["containers"]] == [("a:1", 7), ("b:1", 2)]
 
 

@@ -91,6 +91,7 @@ def test_every_verb_is_there():
         "bench",
         "controller",
         "controller failed-events",
+        "cluster drain",
         "cluster init",
         "cluster local",
         "cluster status",

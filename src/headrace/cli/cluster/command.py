@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from headrace.cli.shared_options import COORDINATOR, JSON, VERBOSE, NotEmpty, flag, option
+from headrace.cli.shared_options import COORDINATOR, JSON, VERBOSE, NotEmpty, argument, flag, option
 from headrace.cli.verbs import Noun
 
 LOG_DEFAULT = "headrace-logs"
@@ -89,6 +89,28 @@ def declare(name: str, summary: str) -> Noun:
         ),
         option("--ready-file", metavar="PATH", help="written as JSON once clients may connect"),
         flag("--no-restart", help="let a process that has ended be gone, instead of starting it again"),
+        VERBOSE,
+    )
+    cluster.verb(
+        "drain",
+        *("headrace.cli.cluster.drain", "drain_store"),
+        "Have a segment store hand over all that it serves, and wait; exit code 4 if that takes too long.",
+        """
+        headrace cluster drain 10.0.0.7:12345 --coordinator zk://localhost:2181/headrace
+        headrace cluster drain 6723dc477b5595a3 --timeout 300
+        headrace cluster drain 10.0.0.7:12345 --cancel
+        """,
+        argument("store", "STORE", help="its id or its address, as cluster status shows them"),
+        COORDINATOR,
+        option(
+            *("--timeout", "timeout_s"),
+            type=click.FloatRange(min=0),
+            metavar="SECONDS",
+            default=60.0,
+            help="how long to wait until it has nothing (default: 60)",
+        ),
+        flag("--cancel", help="let it be given containers again"),
+        JSON,
         VERBOSE,
     )
     cluster.verb(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -29,6 +29,8 @@ class Seen:
     """Those that answer calls."""
     buckets: Mapping[int, str] = field(default_factory=dict)
     """The controller of each bucket that has one."""
+    drained: Collection[str] = ()
+    """The stores that operators drain."""
 
 
 @dataclass(slots=True)
@@ -131,7 +133,8 @@ def _store(seen: Seen, store: str, node: StoreNode) -> dict[str, Any]:
         "host": node.host,
         "capacity": node.capacity,
         "formats": list(node.formats),
-        "draining": node.draining,
+        "draining": node.draining or store in seen.drained,
+        "drainedByOperator": store in seen.drained,
         "failures": {str(number): count for number, count in sorted(node.failures.items())},
         "containers": sorted(number for number, claim in seen.claims.items() if claim.store == store),
     }

@@ -10,9 +10,10 @@ from click.exceptions import Exit
 from headrace.cli.cluster.cluster_session import in_session
 from headrace.cli.cluster.state import Seen, document_of
 from headrace.cli.output import counted, print_columns, print_fields, print_json, print_line, progress
+from headrace.cluster.drains import asked_to_drain
 from headrace.cluster.facts_store import read_facts
 from headrace.cluster.leader_node import LEADER, Candidate, candidate_path, decode_candidate
-from headrace.cluster.node_reads import read_claims, read_map, read_stores
+from headrace.cluster.node_reads import read_claims, read_drains, read_map, read_stores
 from headrace.controller.buckets.members import read_members
 from headrace.coordination.contract import Session
 from headrace.errors import EXIT_CODES, OverloadError
@@ -35,10 +36,11 @@ def show_status(*, coordinator: str | None, as_json: bool) -> None:
 async def look(session: Session) -> Seen:
     """Read everything once. What comes or goes meanwhile may be missing."""
     facts = await read_facts(session)
-    found, claims, stores, candidates, members = await asyncio.gather(
+    found, claims, stores, drains, candidates, members = await asyncio.gather(
         read_map(session),
         read_claims(session),
         read_stores(session),
+        read_drains(session),
         _read_candidates(session),
         read_members(session),
     )
@@ -50,6 +52,7 @@ async def look(session: Session) -> Seen:
         candidates,
         members.live,
         {bucket: claim.controller for bucket, (claim, _) in members.claims.items()},
+        asked_to_drain(stores, drains),
     )
 
 
