@@ -130,7 +130,7 @@ async def test_writers_wait_while_the_disk_is_full_readers_do_not_and_all_go_on_
         )
         assert silence in said
         async with asyncio.timeout(60):
-            while silence not in "".join(caplog.messages):  # the writer of the library, by its own timer
+            while silence not in "".join(caplog.messages):  # noqa: ASYNC110 - the writer of the library, by its own timer
                 await asyncio.sleep(0.05)
         details = await asyncio.to_thread(ask, server.addresses["rest"], "/v1/health/details/container-0")
         assert details == {"restarts": "0", "lastFailure": "", "waitsFor": "space on the disk of the log"}
