@@ -9,11 +9,13 @@ from headrace.cluster.watched_placement import WatchedPlacement
 from headrace.controller.segments.remote.stores_away import StoresAway
 from headrace.model.endpoint import Endpoint
 from headrace.processes.beside_store import BesideStore
+from headrace.processes.cluster_containers import GivenContainers
 from headrace.processes.config import StandaloneConfig
 from headrace.processes.wired_store import WiredStore
 from headrace.runtime.context import system_runtime
 from headrace.runtime.retry import RetryPolicy
 from headrace.wire.catalogue import INTERNAL_VERSION
+from tests.given_containers import give_all
 
 CONTAINERS = 2
 QUICKLY = RetryPolicy(initial_s=0.001, delay_max_s=0.01, attempts=5)
@@ -49,9 +51,10 @@ class Served:
 @asynccontextmanager
 async def serving(places, *containers, token_key=None):
     """Yield a store in memory that serves these containers, and takes part in the cluster."""
-    gate = Served(*containers)
-    wired = WiredStore(StandaloneConfig(in_memory=True), system_runtime(), CONTAINERS, gate=gate)
+    config, cluster = StandaloneConfig(in_memory=True), GivenContainers(Served(*containers))
+    wired = WiredStore(config, system_runtime(), CONTAINERS, cluster=cluster)
     await wired.start()
+    await give_all(wired.assignment, CONTAINERS)
     wired.store.answer = BesideStore(wired).answer
     try:
         endpoint = Endpoint("127.0.0.1", await wired.listen("127.0.0.1", 0, token_key))

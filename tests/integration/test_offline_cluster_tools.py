@@ -28,7 +28,7 @@ async def test_what_changes_data_is_refused_while_a_store_has_a_claim(zookeeper,
     async with Cluster(zookeeper) as cluster:
         uri = f"zk://127.0.0.1:{zookeeper.port}/{cluster.root}"
         facts = Facts("00112233445566778899aabbccddeeff", 2, 16, f"file://{directory}", chunks, 2)
-        session = await cluster.open()
+        session = await cluster.open(session_s=10.0)
         await create_facts(session, facts)
         (await take_shared_directory(facts, system_runtime(), uri)).release()
         await session.create(store_path("a"), encode_store(StoreNode(Endpoint("h", 12345))), ephemeral=True)

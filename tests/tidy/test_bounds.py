@@ -42,7 +42,7 @@ ROOMS = {
     "demo": (1_160, "the main job, checked"),
     "local_cluster": (790, "a cluster on one machine: what runs when, its directory, its processes"),
     "model": (2_080, "words that all packages share"),
-    "processes": (3_230, "start and end of each kind of process, what it calls, and what a store counts"),
+    "processes": (3_360, "start and end of each kind of process, what it calls, and what a store counts"),
     "repair": (1_150, "rebuild, and repair of chunks"),
     "rpc": (630, "conversions and refusals; what is generated is not counted"),
     "runtime": (2_650, "all that is of the machine"),

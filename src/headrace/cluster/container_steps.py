@@ -75,7 +75,7 @@ class ContainerSteps:
             waits = wanted and isinstance(claim, Claim) and claim.store != self._me
             self.containers.wait_for_claim(container_id, waits, now_s)
             step = next_step(self._me, wanted, claim, self.containers[container_id], now_s)
-            if container_id not in self._steps or step is Step.TAKE:
+            if step is not Step.NOTHING and (container_id not in self._steps or step is Step.TAKE):
                 self._begin_step(container_id, step)
 
     async def end(self) -> None:

@@ -56,7 +56,7 @@ class LocalContainers:
     def wait_for_claim(self, container_id: int, waits: bool, now_s: float) -> None:
         """Note whether it is wanted here while another store has the claim."""
         local = self._locals[container_id]
-        if not waits or local.waits_since_s is None:
+        if waits == (local.waits_since_s is None):
             self._locals[container_id] = replace(local, waits_since_s=now_s if waits else None)
 
     # ---- its life

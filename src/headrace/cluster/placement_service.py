@@ -38,21 +38,30 @@ _SETTLE_S: Final = 0.02
 """Changes that come within this time cost one plan."""
 _TICK_S: Final = 1.0
 """Between two plans when nothing changes but loads and time."""
-_GATHER_S: Final = 0.5
-"""What a leader waits for more stores when no container has one that lives: they start together."""
 _ID_BYTES: Final = 8
 
 
 class PlacementService:
     """The part of a controller in the placement of containers. Used on one event loop."""
 
-    def __init__(self, coordinator: Coordinator, containers: int, clock: Clock, entropy: Entropy) -> None:
+    def __init__(
+        self,
+        coordinator: Coordinator,
+        containers: int,
+        clock: Clock,
+        entropy: Entropy,
+        gather_s: float = 0.5,
+    ) -> None:
+        """``gather_s``: what a leader waits for more stores when no container has one that lives: they start
+        together.
+        """
         self.placement = WatchedPlacement(entropy)
         """Where containers are, for whoever asks this controller."""
         self._coordinator = coordinator
         self._containers = containers
         self._clock = clock
         self._entropy = entropy
+        self._gather_s = gather_s
         self._loads = ContainerLoads(containers)
         self._drains = LastingDrains()
         self._supervisor = Supervisor("placement")
@@ -112,7 +121,7 @@ class PlacementService:
         present, version = found or (ContainerMap.empty(self._containers), -1)
         stores, claims = await asyncio.gather(read_stores(session), read_claims(session))
         if stores and not any(each.store in stores for each in present.placements):
-            await asyncio.sleep(_GATHER_S)
+            await asyncio.sleep(self._gather_s)
             stores = await read_stores(session)
         drains = await read_drains(session)
         for name in self._drains.over(drains, stores, asyncio.get_running_loop().time()):

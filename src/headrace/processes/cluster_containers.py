@@ -17,6 +17,7 @@ from headrace.model.endpoint import Endpoint
 from headrace.runtime.blocking import Threads
 from headrace.segmentstore.container.container import SegmentContainer
 from headrace.segmentstore.hosting.assignment import ContainerAssignment
+from headrace.segmentstore.hosting.gate import Gate
 from headrace.segmentstore.hosting.hosted_container import HostedContainer
 from headrace.segmentstore.hosting.registry import ContainerRegistry
 from headrace.wal.logs import FoundLog, FoundLogs
@@ -80,26 +81,29 @@ class OpenedLogs:
             work.close()
 
 
-class ClusterContainers:
-    """See ``ContainerHost``; it tells the member of the store what happens to containers.
+class GivenContainers:
+    """A ``ContainerHost`` but for what gives; it tells the member of the store what happens to containers.
 
-    ``hosts`` and ``events`` are set before the first container is given.
+    ``gate`` stands in front of all that they answer. ``hosts`` and ``events`` are set before the first one is
+    given.
     """
 
-    def __init__(self, opened: OpenedLogs) -> None:
+    def __init__(self, gate: Gate) -> None:
+        self.gate = gate
         self.hosts: tuple[ContainerAssignment, ContainerRegistry] | None = None
         self.events: ContainerEvents | None = None
-        self._opened = opened
-        self._stay_offline: set[int] = set()
 
-    async def give(self, container_id: int) -> int:
-        if container_id in self._stay_offline:  # it is given again, so it starts again: its log may be mended
-            await self._hosts()[0].take(container_id)
-            self._stay_offline.discard(container_id)
-        await self._opened.check(container_id)
-        await self._hosts()[0].give(container_id)
-        await self._opened.mark(container_id)
-        return self._running(container_id).state.epoch
+    async def start(self, here: Endpoint) -> None:
+        """Return once containers were given that belong to the start; clients find this store ``here``.
+
+        Raises what the first of them raises that does not start.
+        """
+
+    def close(self) -> None:
+        """Containers may be ended by whoever runs them: none of those is given or taken any more."""
+
+    async def stop(self) -> None:
+        """End what :meth:`start` began, after :meth:`close` and the end of all containers. Idempotent."""
 
     async def take(self, container_id: int) -> None:
         await self._hosts()[0].take(container_id)
@@ -120,7 +124,6 @@ class ClusterContainers:
         if self.events is None:
             return
         if hosted.stays_offline:
-            self._stay_offline.add(hosted.container_id)
             self.events.on_fenced(hosted.container_id)
         elif hosted.running is None:
             self.events.on_failed(hosted.container_id)
@@ -136,6 +139,29 @@ class ClusterContainers:
     def _hosts(self) -> tuple[ContainerAssignment, ContainerRegistry]:
         assert self.hosts is not None
         return self.hosts
+
+
+class ClusterContainers(GivenContainers):
+    """Those of a store among others."""
+
+    def __init__(self, opened: OpenedLogs, gate: Gate) -> None:
+        super().__init__(gate)
+        self._opened = opened
+        self._stay_offline: set[int] = set()
+
+    async def give(self, container_id: int) -> int:
+        if container_id in self._stay_offline:  # it is given again, so it starts again: its log may be mended
+            await self._hosts()[0].take(container_id)
+            self._stay_offline.discard(container_id)
+        await self._opened.check(container_id)
+        await self._hosts()[0].give(container_id)
+        await self._opened.mark(container_id)
+        return self._running(container_id).state.epoch
+
+    def on_change(self, hosted: HostedContainer) -> None:
+        if hosted.stays_offline:
+            self._stay_offline.add(hosted.container_id)
+        super().on_change(hosted)
 
 
 class ClusterGate:

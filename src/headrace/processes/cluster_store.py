@@ -89,11 +89,13 @@ class ClusterStoreServer:
         config = self.config = _complete(self.config, facts)
         logs = find_logs(config.data_dir, runtime.filesystem)
         opened = OpenedLogs(self._session, facts, logs, runtime.threads)
-        containers, lease_gate = ClusterContainers(opened), LeaseGate()
+        lease_gate = LeaseGate()
         gate = ClusterGate(lease_gate)
+        containers = ClusterContainers(opened, gate)
         planned = containers_at_once(facts.containers, others + 1)
-        seat = ClusterSeat(facts, self._where, planned, containers, gate)
-        store = self._store = ServedStore(config, runtime, seat)
+        store = self._store = ServedStore(
+            config, runtime, ClusterSeat(facts, self._where, planned, containers)
+        )
         web = WebPort(config, store.protection, self._make_application)
         async with AsyncExitStack() as stack:
             stack.push_async_callback(store.stop)

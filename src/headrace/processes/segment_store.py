@@ -15,9 +15,10 @@ from headrace.cluster.facts_node import Facts
 from headrace.data_directory.shared_directory import take_shared_directory
 from headrace.data_directory.taken_directory import TakenDirectory, take_directory
 from headrace.model.endpoint import Endpoint
-from headrace.processes.cluster_containers import ClusterContainers, ClusterGate
+from headrace.processes.cluster_containers import ClusterContainers, GivenContainers
 from headrace.processes.config import SegmentStoreConfig
 from headrace.processes.descriptor_plan import DescriptorPlan, plan_descriptors
+from headrace.processes.own_cluster import OwnCluster
 from headrace.processes.port_errors import naming_port
 from headrace.processes.protection import Protection
 from headrace.processes.ready_file import remove_ready_file
@@ -25,7 +26,6 @@ from headrace.processes.taken_over import OnTakenOver
 from headrace.processes.wired_store import WiredStore
 from headrace.runtime.context import Runtime
 from headrace.runtime.descriptors import find_limit
-from headrace.segmentstore.hosting.gate import OPEN
 
 _logger = logging.getLogger(__name__)
 
@@ -40,7 +40,6 @@ class ClusterSeat:
     planned: int
     """For how many containers at the same time memory and descriptors are planned."""
     containers: ClusterContainers
-    gate: ClusterGate
 
 
 class ServedStore:
@@ -49,7 +48,7 @@ class ServedStore:
     def __init__(
         self, config: SegmentStoreConfig, runtime: Runtime, cluster: ClusterSeat | None = None
     ) -> None:
-        """``cluster``: its place there; None: it has all containers of its directory.
+        """``cluster``: its place there; None: it is alone, in a cluster of its own.
 
         Raises InvalidArgumentError if settings contradict each other.
         """
@@ -59,6 +58,7 @@ class ServedStore:
         self._runtime = runtime
         self._exit = AsyncExitStack()
         self._wired: WiredStore | None = None
+        self._own: OwnCluster | None = None
         self._port = config.segmentstore_port
         self.protection = Protection(config, runtime)
         """Of the whole process."""
@@ -70,6 +70,12 @@ class ServedStore:
         return self._wired
 
     @property
+    def own(self) -> OwnCluster:
+        """The cluster of one that is alone, once the directory is taken."""
+        assert self._own is not None
+        return self._own
+
+    @property
     def endpoint(self) -> Endpoint:
         """Where clients find it."""
         return self._config.advertised("segmentstore", self._port)
@@ -77,7 +83,7 @@ class ServedStore:
     async def open(self, on_taken_over: OnTakenOver) -> None:
         """Take the directory and accept connections: their requests are refused until containers run.
 
-        :meth:`stop` has to follow, whether or not it succeeds. ``on_taken_over``: see :class:`WiredStore`.
+        :meth:`stop` has to follow, whether or not it succeeds. ``on_taken_over``: see :class:`OwnCluster`.
 
         Raises:
             DirectoryLockedError: another process serves this directory; the message names it.
@@ -112,9 +118,14 @@ class ServedStore:
         return await take_shared_directory(self._cluster.facts, self._runtime, self._cluster.where)
 
     def _use(self, directory: TakenDirectory, on_taken_over: OnTakenOver) -> None:
-        config, cluster = self._config, self._cluster
+        config, seat = self._config, self._cluster
+        cluster: GivenContainers
+        if seat is None:
+            cluster = self._own = OwnCluster(directory.containers, self._runtime, on_taken_over)
+        else:
+            cluster = seat.containers
         self._exit.callback(self._release, directory)
-        planned = directory.containers if cluster is None else cluster.planned
+        planned = directory.containers if seat is None else seat.planned
         self._advise_memory(planned)
         wired = self._wired = WiredStore(
             config,
@@ -122,15 +133,13 @@ class ServedStore:
             directory.containers,
             self._plan_descriptors(planned),
             directory.store,
-            on_taken_over,
-            OPEN if cluster is None else cluster.gate,
-            None if cluster is None else cluster.containers,
+            cluster,
         )
         self._exit.push_async_callback(wired.stop)
 
     async def start(self) -> None:
-        """Recover every container that is its own. Raises as :meth:`WiredStore.start`."""
-        await self.wired.start()
+        """Recover what its cluster gives it at the start. Raises as :meth:`WiredStore.start`."""
+        await self.wired.start(self.endpoint)
 
     async def stop(self) -> None:
         """Stop everything that runs, in reverse order. Idempotent."""

@@ -10,8 +10,7 @@ from __future__ import annotations
 from contextlib import AsyncExitStack
 from dataclasses import asdict, dataclass
 
-from headrace.controller.segments.placement import SingleHost
-from headrace.coordination.memory import MemoryCoordinator
+from headrace.controller.segments.remote.watched_locator import WatchedLocator
 from headrace.processes import serving
 from headrace.processes.beside_store import BesideStore
 from headrace.processes.config import StandaloneConfig
@@ -68,8 +67,8 @@ class StandaloneServer:
                 self.config,
                 self._runtime,
                 store.wired.store,
-                SingleHost(store.endpoint),
-                MemoryCoordinator(),
+                WatchedLocator(store.own.placement, store.wired.registry.container_count),
+                store.own.coordinator,
                 protection,
                 BesideStore(store.wired),
                 [store.wired],

@@ -11,13 +11,13 @@ from typing import Final
 
 from headrace.data_directory.chunk_root import make_chunk_root, proof_of
 from headrace.data_directory.chunk_store import ChunkStore, StoreClaim, claim_store, note_store, store_of
-from headrace.errors import FencedOutError
-from headrace.processes.cluster_containers import ClusterContainers
+from headrace.model.endpoint import Endpoint
+from headrace.processes.cluster_containers import GivenContainers
 from headrace.processes.config import SegmentStoreConfig
 from headrace.processes.descriptor_plan import DescriptorPlan
 from headrace.processes.optimiser_status import optimiser_status
+from headrace.processes.own_cluster import OwnCluster
 from headrace.processes.store_health import store_contributors
-from headrace.processes.taken_over import OnTakenOver
 from headrace.runtime.allocator import return_free_memory
 from headrace.runtime.context import Runtime
 from headrace.runtime.supervisor import Supervisor
@@ -28,7 +28,6 @@ from headrace.segmentstore.attributes.page_cache import PageCache
 from headrace.segmentstore.container.components import ContainerComponents
 from headrace.segmentstore.container.container import SegmentContainer
 from headrace.segmentstore.hosting.assignment import ContainerAssignment
-from headrace.segmentstore.hosting.gate import OPEN, Gate
 from headrace.segmentstore.hosting.hosted_container import ContainerHealth, OnFailed
 from headrace.segmentstore.hosting.registry import ContainerRegistry
 from headrace.segmentstore.ingress.authorisation import Authorise, allow_all
@@ -58,6 +57,9 @@ from headrace.web.process_parts import STARTING, UP, Contributor
 
 _logger = logging.getLogger(__name__)
 
+NOWHERE: Final = Endpoint("", 0)
+"""Of a store that nobody has to find."""
+
 _THREADS_END_S: Final = 10.0
 """How long a stop waits for active calls to chunk files."""
 
@@ -77,9 +79,8 @@ class WiredStore:
         containers: how many.
         descriptors: how many files and connections it may have open; None: as many as it is configured for.
         chunk_store: where chunks are, and what the data directory says of it; None: as configured, unproved.
-        on_taken_over: called once other owners have all containers: nothing is left to serve.
-        gate: stands in front of everything that containers answer.
-        cluster: gives and takes the containers, and hears of them; None: :meth:`start` gives all.
+        cluster: gives and takes the containers, hears of them, and has the gate in front of what they answer;
+            None: one of its own.
     """
 
     def __init__(
@@ -89,9 +90,7 @@ class WiredStore:
         containers: int,
         descriptors: DescriptorPlan | None = None,
         chunk_store: ChunkStore | None = None,
-        on_taken_over: OnTakenOver = lambda _: None,
-        gate: Gate = OPEN,
-        cluster: ClusterContainers | None = None,
+        cluster: GivenContainers | None = None,
     ) -> None:
         self._config = config
         files_max = config.chunk_files.descriptors_max
@@ -130,25 +129,23 @@ class WiredStore:
         )
         self._index_pages = PageCache(config.index_cache_bytes)
         self._optimiser_switch = OptimiserSwitch()
-        self._on_taken_over = on_taken_over
-        self._taken_over: set[int] = set()
         self._is_started = False
-        self._cluster = cluster
-        self._gate = gate
-        self.registry = ContainerRegistry(containers, gate)
+        self._cluster = cluster or OwnCluster(containers, runtime)
+        self._gate = self._cluster.gate
+        self.registry = ContainerRegistry(containers, self._gate)
         self.assignment = ContainerAssignment(
             self.registry,
             self._make_container,
-            on_fenced=self._on_fenced if cluster is None else cluster.on_fenced,
-            on_change=(lambda _: None) if cluster is None else cluster.on_change,
+            on_fenced=self._cluster.on_fenced,
+            on_change=self._cluster.on_change,
             stop_timeout_s=config.container.storage_writer.stop_flush_s + _LOGS_END_S,
         )
         self.store = SegmentStore(self.registry, runtime.entropy)
-        if cluster is not None:
-            cluster.hosts = self.assignment, self.registry
+        self._cluster.hosts = self.assignment, self.registry
 
-    async def start(self) -> None:
-        """Claim the store of the chunks, then recover every container, unless a cluster gives them.
+    async def start(self, here: Endpoint = NOWHERE) -> None:
+        """Claim the store of the chunks, then recover what its cluster gives it at the start. Clients find it
+        ``here``.
 
         Raises what the first that fails raises, and as :func:`claim_store`.
         """
@@ -161,9 +158,12 @@ class WiredStore:
                 await self._close_storage()
                 raise
         try:
-            if self._cluster is None:
-                await self.assignment.give_all()
+            await self._cluster.start(here)
         except BaseException:
+            try:
+                await self._end_containers()
+            except Exception:  # the error of the start is raised
+                _logger.exception("containers did not end in order after a failed start")
             await self._close_storage()
             raise
         self._supervisor.spawn("trim", self._trim())
@@ -217,14 +217,6 @@ class WiredStore:
             may_answer=partial(self._gate.serves, container_id),
         )
         return SegmentContainer(container_id, components, self._config.container, on_failed)
-
-    def _on_fenced(self, container_id: int, error: FencedOutError) -> None:
-        """It stays offline here. If all are, this process has nothing left to do."""
-        _logger.critical("container %d stays offline: %s", container_id, error)
-        self._taken_over.add(container_id)
-        if len(self._taken_over) == self._containers:
-            what = "the only container was" if self._containers == 1 else "all containers were"
-            self._on_taken_over(FencedOutError(f"{what} taken over by another owner: {error}"))
 
     def _make_wal(self, container_id: int) -> Wal:
         return self._logs.make_wal(container_id)
@@ -332,9 +324,17 @@ class WiredStore:
                 await self._listener.stop()
         finally:
             try:
-                await self.assignment.take_all()
+                await self._end_containers()
             finally:
                 await self._close_storage()
+
+    async def _end_containers(self) -> None:
+        """Raises what the first raises that did not stop in order."""
+        self._cluster.close()
+        try:
+            await self.assignment.take_all()
+        finally:
+            await self._cluster.stop()
 
     @property
     def log_is_stalled(self) -> bool:

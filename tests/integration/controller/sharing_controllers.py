@@ -14,7 +14,7 @@ import grpc
 
 from headrace.client import ClientConfig, connect
 from headrace.controller.config import ControllerConfig, RetentionConfig
-from headrace.controller.segments.placement import SingleHost
+from headrace.controller.segments.remote.locator import OneStore
 from headrace.controller.server import Controller, GrpcServer
 from headrace.controller.settings.cut_series import CutSeriesConfig
 from headrace.controller.settings.watermarks import WatermarkConfig
@@ -206,7 +206,7 @@ async def sharing(config, *, controllers=2, session_timeout_s=60.0):
     await cluster.data_plane.start()
     try:
         port = await cluster.data_plane.listen(HOST, 0)
-        cluster.placement = SingleHost(Endpoint(HOST, port))
+        cluster.placement = OneStore(Endpoint(HOST, port))
         for _ in range(controllers):
             await cluster.add()
         await cluster.divided(*cluster.members)

@@ -7,7 +7,6 @@ from itertools import pairwise
 import pytest
 
 from headrace.controller.config import ControllerConfig
-from headrace.controller.segments.placement import SingleHost
 from headrace.controller.segments.remote.locator import OneStore
 from headrace.controller.server import Controller
 from headrace.controller.settings.retention import RetentionConfig
@@ -43,7 +42,7 @@ class World:
             self.runtime.clock,
             self.runtime.entropy,
             config or ControllerConfig(),
-            SingleHost(Endpoint("127.0.0.1", 12345)),
+            OneStore(Endpoint("127.0.0.1", 12345)),
             MemoryCoordinator(),
         )
         await self.controller.start()

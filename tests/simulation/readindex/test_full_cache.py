@@ -25,6 +25,7 @@ from headrace.testing.simulation import simulate
 from headrace.testing.storage_faults import Fault, FaultyChunkProvider
 from headrace.wal.config import WalConfig
 from headrace.wal.memory import MemoryLogStore, MemoryWal
+from tests.given_containers import give_all
 
 CACHE_BYTES = 8 * MIB
 CONFIG = dataclasses.replace(
@@ -190,7 +191,7 @@ def test_logs_that_hold_more_than_the_cache_together_are_recovered_one_behind_th
         world.chunks = FaultyChunkProvider(MemoryChunkProvider())
         registry = ContainerRegistry(3)
         assignment = ContainerAssignment(registry, lambda number, _: world.make(number, cache))
-        await assignment.give_all()
+        await give_all(assignment, registry.container_count)
         assert not any(found.last_failure for found in registry.health())
         for container in registry.running():
             segment = container.find_segment("s")
@@ -218,7 +219,7 @@ def test_a_log_that_holds_more_than_the_whole_cache_is_recovered_and_accepts_onc
         world.chunks = FaultyChunkProvider(MemoryChunkProvider())
         registry = ContainerRegistry(1)
         assignment = ContainerAssignment(registry, lambda number, _: world.make(number, cache))
-        await assignment.give_all()
+        await give_all(assignment, registry.container_count)
         (container,) = registry.running()
         assert cache.statistics().overdrawn_bytes
         segment = container.find_segment("s")

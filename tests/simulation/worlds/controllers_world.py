@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from headrace.controller.config import ControllerConfig
-from headrace.controller.segments.placement import SingleHost
+from headrace.controller.segments.remote.locator import OneStore
 from headrace.controller.server import Controller
 from headrace.controller.store.layout import SHARDS, txns_table
 from headrace.errors import HeadraceError, RequestError
@@ -108,7 +108,7 @@ class ControllersWorld:
             host.clock,
             host.runtime.entropy,
             self._config,
-            SingleHost(Endpoint("store", 12345)),
+            OneStore(Endpoint("store", 12345)),
             self._make_coordinator() if self._divided else self._coordinator,
         )
 

@@ -9,7 +9,7 @@ import pytest
 
 from headrace.controller.buckets.owners import ask_nobody
 from headrace.controller.config import ControllerConfig
-from headrace.controller.segments.placement import SingleHost
+from headrace.controller.segments.remote.locator import OneStore
 from headrace.controller.server import Controller, GrpcServer
 from headrace.controller.store.tables import TableStore
 from headrace.coordination.memory import MemoryCoordinator
@@ -86,7 +86,7 @@ class World:
             self.clock,
             entropy,
             replace(self.config, **settings),
-            SingleHost(self.data),
+            OneStore(self.data),
             MortalMember(self.coordinator),
             ask,
         )

@@ -27,6 +27,7 @@ from headrace.processes.cluster_containers import ClusterContainers, ClusterGate
 from headrace.processes.cluster_store import ClusterStoreServer
 from headrace.processes.cluster_store_config import ClusterStoreConfig
 from headrace.processes.config import SegmentStoreConfig
+from headrace.processes.own_cluster import OwnCluster
 from headrace.processes.wired_store import WiredStore
 from headrace.runtime.clock import SystemClock
 from headrace.runtime.context import system_runtime
@@ -78,10 +79,10 @@ async def hosting(directory, coordinator, facts):
     session = await coordinator.open()
     logs = find_logs(str(directory), runtime.filesystem)
     opened = OpenedLogs(lambda: session, facts, logs, runtime.threads)
-    containers = ClusterContainers(opened)
+    containers = ClusterContainers(opened, ClusterGate(AllIn()))
     containers.events = Heard()
     config = SegmentStoreConfig(data_dir=str(directory))
-    plane = WiredStore(config, runtime, facts.containers, gate=ClusterGate(AllIn()), cluster=containers)
+    plane = WiredStore(config, runtime, facts.containers, cluster=containers)
     await plane.start()
     try:
         yield containers, plane
@@ -139,7 +140,8 @@ async def test_a_fenced_container_is_an_ordinary_day_in_a_cluster_and_none_of_a_
 
     taken_over = asyncio.Event()
     config = SegmentStoreConfig(data_dir=str(tmp_path / "alone"))
-    alone = WiredStore(config, system_runtime(), 1, on_taken_over=lambda _: taken_over.set())
+    own = OwnCluster(1, system_runtime(), lambda _: taken_over.set())
+    alone = WiredStore(config, system_runtime(), 1, cluster=own)
     other = WiredStore(config, system_runtime(), 1)
     await alone.start()
     await other.start()
@@ -259,7 +261,9 @@ async def test_a_gate_that_was_never_opened_names_nobody():
         def serves(self, _):
             return False
 
-    plane = WiredStore(SegmentStoreConfig(in_memory=True), system_runtime(), 1, gate=ClusterGate(Shut()))
+    cluster = OwnCluster(1, system_runtime())
+    cluster.gate = ClusterGate(Shut())
+    plane = WiredStore(SegmentStoreConfig(in_memory=True), system_runtime(), 1, cluster=cluster)
     await plane.start()
     try:
         with pytest.raises(WrongHostError) as refused:

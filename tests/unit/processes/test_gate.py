@@ -8,6 +8,7 @@ import pytest
 from headrace.errors import ConnectionLostError, UnknownOutcomeError, WrongHostError
 from headrace.model.tables import TableEntry
 from headrace.processes.config import SegmentStoreConfig
+from headrace.processes.own_cluster import OwnCluster
 from headrace.processes.wired_store import WiredStore
 from headrace.runtime.context import system_runtime
 from headrace.testing.wire_client import WireClient
@@ -33,7 +34,9 @@ class Door:
 @asynccontextmanager
 async def gated():
     door = Door()
-    plane = WiredStore(SegmentStoreConfig(in_memory=True), system_runtime(), 1, gate=door)
+    cluster = OwnCluster(1, system_runtime())
+    cluster.gate = door
+    plane = WiredStore(SegmentStoreConfig(in_memory=True), system_runtime(), 1, cluster=cluster)
     await plane.start()
     try:
         wire = await WireClient.connect("127.0.0.1", await plane.listen("127.0.0.1", 0), 120)

@@ -12,6 +12,7 @@ from headrace.limits import MIB
 from headrace.processes import wired_store as data_plane
 from headrace.processes.beside_store import BesideStore
 from headrace.processes.config import StandaloneConfig
+from headrace.processes.own_cluster import OwnCluster
 from headrace.processes.wired_store import WiredStore
 from headrace.runtime.blocking import SystemThreads
 from headrace.runtime.clock import SystemClock
@@ -175,7 +176,7 @@ async def test_the_process_is_notified_when_every_container_was_taken_over_and_n
     told = []
     runtime = Runtime(SystemClock(), SeededEntropy(1), OsFilesystem(), SystemThreads())
     config = StandaloneConfig(data_dir=str(tmp_path), container=container_config())
-    plane = WiredStore(config, runtime, 3, on_taken_over=told.append)
+    plane = WiredStore(config, runtime, 3, cluster=OwnCluster(3, runtime, told.append))
     await plane.start()
     first, second, third = plane.registry.running()
     for container, error in (

@@ -12,13 +12,3 @@ class Placement(Protocol):
 
     def locate(self, segment: str) -> Endpoint:
         """Return where clients find the container of ``segment``, whether or not the segment exists."""
-
-
-class SingleHost:
-    """One segment store owns every container."""
-
-    def __init__(self, endpoint: Endpoint) -> None:
-        self._endpoint = endpoint
-
-    def locate(self, segment: str) -> Endpoint:  # noqa: ARG002 - all segments are there
-        return self._endpoint

@@ -1,7 +1,7 @@
 """Which containers this process is to host: each is given to it and taken from it, one by one.
 
-Nothing else starts or ends a container. A standalone server gives itself all of them. One that another
-process has taken over is released; whoever gives decides what that means.
+Nothing else starts or ends a container. One that another process has taken over is released; whoever gives
+decides what that means.
 """
 
 from __future__ import annotations
@@ -84,21 +84,6 @@ class ContainerAssignment:
             ClosedError: it was taken before it ran.
         """
         await asyncio.shield(self._begin(container_id).online)
-
-    async def give_all(self) -> None:
-        """Give every container. A failure, as of :meth:`give`, takes all and is raised."""
-        online = [self._begin(container_id).online for container_id in range(self._registry.container_count)]
-        try:
-            await asyncio.wait(online, return_when=asyncio.FIRST_EXCEPTION)
-            for first in online:
-                if first.done():
-                    first.result()
-        except BaseException:
-            try:
-                await self.take_all()
-            except Exception:  # the error of the start is raised
-                _logger.exception("containers did not end in order after a failed start")
-            raise
 
     async def take(self, container_id: int) -> bool:
         """End a container in order, wherever it is in its life. Idempotent; every caller waits.

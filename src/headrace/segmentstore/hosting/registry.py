@@ -29,12 +29,14 @@ class ContainerRegistry:
             ContainerOfflineError: it is starting, stopped or failed, or not hosted here.
         """
         container_id = container_of(segment, self.container_count)
-        if not self._gate.serves(container_id):
-            raise WrongHostError(segment, self._gate.owner_of(container_id))
         hosted = self._hosted.get(container_id)
-        if hosted is None or hosted.running is None:
+        running = None if hosted is None else hosted.running
+        if running is not None and self._gate.serves(container_id):
+            return running
+        owner = self._gate.owner_of(container_id)
+        if running is None and not owner:
             raise ContainerOfflineError(f"container {container_id} is not running here now")
-        return hosted.running
+        raise WrongHostError(segment, owner)
 
     def running(self) -> list[SegmentContainer]:
         """Return what runs here, and may answer."""

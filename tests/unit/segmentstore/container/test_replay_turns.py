@@ -22,6 +22,7 @@ from headrace.segmentstore.readindex.read_index import ContainerReadIndex
 from headrace.segmentstore.storagewriter.config import StorageWriterConfig
 from headrace.wal.config import WalConfig
 from headrace.wal.memory import MemoryWal
+from tests.given_containers import give_all
 from tests.unit.segmentstore.container.container_bench import Bench, append, read_all, until
 
 
@@ -195,7 +196,7 @@ async def test_two_containers_that_fit_only_one_behind_the_other_both_come_up():
     registry = ContainerRegistry(2)
     assignment = ContainerAssignment(registry, lambda number, _: process.make(number), restart_delay_s=0.001)
     async with asyncio.timeout(120):
-        await assignment.give_all()
+        await give_all(assignment, registry.container_count)
     assert registry.health()[0].restarts == 0, "the first one has the cache for itself"
     for container in registry.running():
         assert await read_all(container, f"s/{container.container_id}") == b"x" * (50 * 100 * KIB)
