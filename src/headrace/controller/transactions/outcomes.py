@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final
 
@@ -58,7 +59,8 @@ class Outcomes:
         self._marks: dict[bytes, list[tuple[int, bool]]] = {}
         self._writers: dict[bytes, asyncio.Future[None]] = {}
         self._tables: set[int] = set()
-        self._waiters: dict[tuple[bytes, int], list[asyncio.Future[None]]] = {}
+        self._waiters: dict[tuple[bytes, int, bool], list[asyncio.Future[None]]] = {}
+        self._merged: set[tuple[bytes, int]] = set()
 
     async def record(self, uid: bytes, txn_ids: Iterable[int], *, committed: bool) -> None:
         """Remember durably how these transactions of one stream ended. Repeating is harmless."""
@@ -71,15 +73,37 @@ class Outcomes:
                 touched.append(key)
         for key in touched:
             await self._flush(key)
-        if self._waiters:
-            for txn_id in ended:
-                _wake(self._waiters.get((uid, txn_id), ()))
+        self._tell(uid, ended, are_recorded=True)
 
-    async def wait_recorded(self, uid: bytes, txn_id: int, timeout_s: float) -> None:
-        """Return when this controller has recorded how the transaction ended, or after ``timeout_s``."""
-        if self.known(uid, txn_id) is not None:
+    @contextmanager
+    def merged(self, uid: bytes, txn_ids: Iterable[int]) -> Iterator[None]:
+        """These are in their stream: who waits need not wait until that is recorded, which follows inside.
+
+        Should it not be recorded, they are merged all the same; a controller that works for the stream next
+        finds them merged, and records it. Until then their rows say that they are committing.
+        """
+        keys = {(uid, txn_id) for txn_id in txn_ids}
+        self._merged |= keys
+        self._tell(uid, [txn_id for _, txn_id in keys], are_recorded=False)
+        try:
+            yield
+        finally:
+            self._merged -= keys
+
+    def is_merged(self, uid: bytes, txn_id: int) -> bool:
+        """Whether a transaction is in its stream, and this controller is about to record it."""
+        return (uid, txn_id) in self._merged
+
+    async def wait_recorded(
+        self, uid: bytes, txn_id: int, timeout_s: float, *, or_merged: bool = False
+    ) -> None:
+        """Return when this controller has recorded how the transaction ended, or after ``timeout_s``.
+
+        ``or_merged``: or sooner, when its events are in the stream.
+        """
+        if self.known(uid, txn_id) is not None or (or_merged and self.is_merged(uid, txn_id)):
             return
-        key, loop = (uid, txn_id), asyncio.get_running_loop()
+        key, loop = (uid, txn_id, or_merged), asyncio.get_running_loop()
         recorded = loop.create_future()
         waiters = self._waiters.setdefault(key, [])
         waiters.append(recorded)
@@ -91,6 +115,13 @@ class Outcomes:
             waiters.remove(recorded)
             if not waiters and self._waiters.get(key) is waiters:
                 del self._waiters[key]
+
+    def _tell(self, uid: bytes, txn_ids: Iterable[int], *, are_recorded: bool) -> None:
+        if self._waiters:
+            for txn_id in txn_ids:
+                _wake(self._waiters.get((uid, txn_id, True), ()))
+                if are_recorded:
+                    _wake(self._waiters.get((uid, txn_id, False), ()))
 
     def known(self, uid: bytes, txn_id: int) -> bool | None:
         """Return what ``find`` would, as far as this controller knows without looking."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter, OrderedDict
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Sequence
 from typing import Final
 
 from headrace.controller.store.contract import ABSENT, MetadataStore, Row, Write
@@ -121,9 +121,10 @@ class Registry:
                 self._drop(uid, txn_id)  # a row that is there throughout a listing is seen
         return list(found.values())
 
-    def known_committing(self, uid: bytes) -> bool:
-        """Whether this controller knows of a decided transaction that waits to be merged."""
-        return any(txn.row.state is TxnState.COMMITTING for txn in self._streams.get(uid, {}).values())
+    def knows_committing(self, uid: bytes, beside: Collection[int] = ()) -> bool:
+        """Whether this controller knows a decided transaction, ``beside`` these, that waits to be merged."""
+        known = self._streams.get(uid, {})
+        return any(txn.row.state is TxnState.COMMITTING and key not in beside for key, txn in known.items())
 
     async def next_batch(self, uid: bytes, count_max: int) -> list[Txn]:
         """Return the transactions to merge next: of the oldest epoch, in the order of their decisions."""

@@ -51,7 +51,7 @@ class Catalogue:
         if stream.row.state is not StreamState.ACTIVE:
             return []
         wanted = wants.update is not None or wants.truncate is not None or wants.seal
-        commits = context.registry.known_committing(stream.uid)
+        commits = context.registry.knows_committing(stream.uid)
         return [
             (lambda: self._begin_wanted(stream)) if wanted else None,
             (lambda: scale_stream(context, stream)) if stream.row.scale is not None else None,

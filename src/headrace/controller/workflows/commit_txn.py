@@ -3,8 +3,9 @@
 1. The batch is written in the stream's row: state COMMITTING_TXN (a stream that is being sealed stays
 SEALING).
 2. Every segment of the batch is merged into the active segment of the same number.
-3. Outcomes are recorded, rows of the transactions removed.
-4. The batch is removed from the row, or replaced by the next one if nothing but commits waits.
+3. Outcomes are recorded; who waits for one of the transactions is answered before.
+4. Rows of the transactions are removed, and the batch from the stream's row, or it is replaced by the next
+one if nothing but commits waits.
 
 If the stream was scaled since the transactions began, their segments have no counterpart in the active
 epoch. Then the stream *rolls*: step 2 becomes
@@ -20,6 +21,7 @@ transactions, what comes.
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
 
 from headrace.controller.context import ControllerContext
@@ -60,18 +62,36 @@ async def commit_batch(context: ControllerContext, stream: Stream) -> bool:
         lengths = await _merge(context, stream, row.epoch, batch)
     else:
         lengths = await _roll(context, stream, row, rolled)
-    txns = await context.registry.find_decided(stream.uid, batch.txn_ids)
-    await context.marks.note_commits(stream, [None if txn is None else txn.row for txn in txns], lengths)
-    await context.outcomes.record(stream.uid, batch.txn_ids, committed=True)
-    await context.registry.remove(stream.uid, batch.txn_ids)
-    held = stream.row
-    if rolled is None and may_go_on(held) and context.registry.known_committing(stream.uid):
+    with context.outcomes.merged(stream.uid, batch.txn_ids):
+        txns = await context.registry.find_decided(stream.uid, batch.txn_ids)
+        await context.marks.note_commits(stream, [None if txn is None else txn.row for txn in txns], lengths)
+        await context.outcomes.record(stream.uid, batch.txn_ids, committed=True)
+    await _free(context, stream, batch, rolled)
+    return True
+
+
+async def _free(
+    context: ControllerContext, stream: Stream, batch: CommitBatch, rolled: list[EpochRecord] | None
+) -> None:
+    """Remove the recorded transactions, and the batch from the stream's row, or go on with the next one."""
+    removing = context.registry.remove(stream.uid, batch.txn_ids)
+    others_wait = context.registry.knows_committing(stream.uid, beside=batch.txn_ids)
+    if rolled is None and others_wait and may_go_on(stream.row):
+        await removing
+        held = stream.row
         following = await _choose(context, stream, held)
         if following is not None and following.roll is None:
             await stream.update(go_on(batch, following, held))
-            return True
-    await stream.update(end_commit(batch, rolled))
-    return True
+            return
+        await stream.update(end_commit(batch, None))
+        return
+    # Side by side: one that is found again before its row is gone is merged, recorded and removed once more,
+    # which changes nothing.
+    removal = asyncio.ensure_future(removing)
+    try:
+        await stream.update(end_commit(batch, rolled))
+    finally:
+        await removal
 
 
 async def _choose(context: ControllerContext, stream: Stream, free: StreamRow) -> CommitBatch | None:

@@ -224,7 +224,7 @@ class Transactions:
     async def status(self, stream: Stream, txn_id: int, wait_s: float = 0.0) -> Status:
         """Return the present state; if the transaction is decided, as :meth:`outcome` does."""
         outcomes = self._context.outcomes
-        committed = outcomes.known(stream.uid, txn_id)
+        committed = outcomes.is_merged(stream.uid, txn_id) or outcomes.known(stream.uid, txn_id)
         if committed is None:
             txn = await self._context.registry.find(stream.uid, txn_id)
             if txn is not None and wait_s > 0 and _is_decided(txn):
@@ -243,7 +243,7 @@ class Transactions:
         that does tells it: a caller that asks until it is visible need not ask again and again.
         """
         if self._is_owner(stream):
-            await self._context.outcomes.wait_recorded(stream.uid, txn_id, wait_s)
+            await self._context.outcomes.wait_recorded(stream.uid, txn_id, wait_s, or_merged=True)
         else:
             await self._context.owners.wait_ended(stream, [txn_id], wait_s)
         return await self.status(stream, txn_id)

@@ -147,6 +147,7 @@ def test_a_transaction_that_a_dead_controller_decided_is_committed():
         pair.sim.host("one").kill()
         assert await pair.state(pair.other, stream, txn) == State.COMMITTING
         await pair.becomes(pair.other, stream, txn, State.COMMITTED)
+        await asyncio.sleep(1)  # it is recorded, and its row goes
         await check_world(pair.world, pair.other)
 
     together(scenario)
@@ -203,6 +204,7 @@ def test_a_controller_that_was_paused_beyond_its_lease_does_no_harm():
         request = pb.TxnRequest(streamInfo=info(stream), txnId=txn.txnId)
         await pair.run("one", ask(pair.one, "commit_transaction", request))
         await pair.becomes(pair.other, stream, txn, State.COMMITTED)
+        await asyncio.sleep(1)  # it is recorded, and its row goes
         await check_world(pair.world, pair.other)
 
     together(scenario)

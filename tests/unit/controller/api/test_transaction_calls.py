@@ -100,6 +100,31 @@ async def test_an_answer_does_not_wait_longer_than_it_may(service, monkeypatch):
     assert await settled(service, txn) == State.COMMITTED
 
 
+async def test_what_is_visible_is_answered_before_it_is_recorded(service, monkeypatch):
+    await service.create_stream()
+    txn, after, may_record = await begin(service), await begin(service), asyncio.Event()
+    write(service, txn, b"seen")
+    write(service, after, b", too")
+    store = service.world.store
+    update = store.update
+
+    async def record_later(table, writes):
+        if table.startswith("finished-"):
+            await may_record.wait()
+        return await update(table, writes)
+
+    monkeypatch.setattr(store, "update", record_later)
+    request = pb.TxnRequest(streamInfo=info(), txnId=txn.txnId, timestamp=INT64_MIN, waitMs=600_000)
+    assert (await service.stub.commitTransaction(request)).state == State.COMMITTED
+    assert (content(service, 0), await state(service, txn)) == (b"seen", State.COMMITTED)
+    assert await abort(service, txn) == Status.FAILURE
+    assert await ping(service, txn) == Ping.COMMITTED
+    assert await commit(service, after) == Status.SUCCESS
+    may_record.set()
+    assert await settled(service, after) == State.COMMITTED
+    assert content(service, 0) == b"seen, too"
+
+
 async def test_commit_and_abort_are_repeatable_and_exclude_each_other(service):
     await service.create_stream()
     one, other = await begin(service), await begin(service)
