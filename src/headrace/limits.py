@@ -33,6 +33,9 @@ TABLE_UPDATE_BYTES_MAX: Final = WIRE_PAYLOAD_BYTES_MAX - 8 * KIB  # of its keys 
 TABLE_ITEM_BYTES: Final = 20  # what an entry takes in an answer besides its key and its value
 FIXED_KEY_BYTES_MAX: Final = 256
 
+# ---- containers
+CONTAINERS_MAX: Final = 1024  # of a system, alone or in a cluster
+
 # ---- names
 NAME_CHARS_MAX: Final = 255
 USER_NAME_CHARS_MAX: Final = 250

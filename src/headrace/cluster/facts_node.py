@@ -9,13 +9,11 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from headrace.errors import DataCorruptionError
+from headrace.limits import CONTAINERS_MAX
 from headrace.model.fields import FieldReader, FieldWriter
 
 FACTS: Final = "facts"
 """The path of the node."""
-
-CONTAINERS_MAX: Final = 4096
-"""A map of so many fits into one node with space to spare."""
 
 _KIND: Final = b"f"
 _VERSION: Final = 1

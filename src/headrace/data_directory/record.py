@@ -15,11 +15,11 @@ from types import MappingProxyType
 from typing import Final
 
 from headrace.errors import DataCorruptionError, InvalidArgumentError
+from headrace.limits import CONTAINERS_MAX
 from headrace.runtime.filesystem import Filesystem
 from headrace.storage.identity_format import is_system
 
 CONTAINERS_DEFAULT: Final = 4
-CONTAINERS_MAX: Final = 1024
 
 FILE_NAME: Final = "headrace.json"
 FORMAT: Final = 2

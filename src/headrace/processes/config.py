@@ -6,9 +6,8 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from headrace.controller.config import ControllerConfig
-from headrace.data_directory.record import CONTAINERS_MAX
 from headrace.errors import InvalidArgumentError
-from headrace.limits import GIB, MIB
+from headrace.limits import CONTAINERS_MAX, GIB, MIB
 from headrace.processes.process_config import PARTS, PORT_MAX, Part, ProcessConfig
 from headrace.runtime.settings import tunable
 from headrace.segmentstore.attributes.page_cache import PAGE_CACHE_BYTES

@@ -2,6 +2,7 @@
 
 import pytest
 
+from headrace.cli import main as entry
 from headrace.cli.cluster.init import make_facts
 from headrace.cli.cluster.state import Seen, containers_of, document_of, problems_of
 from headrace.cluster.claim_node import Claim
@@ -11,6 +12,7 @@ from headrace.cluster.map_node import ContainerMap, Placement
 from headrace.cluster.store_node import StoreNode
 from headrace.coordination.member_node import MemberNode
 from headrace.errors import InvalidArgumentError
+from headrace.limits import CONTAINERS_MAX
 from headrace.model.endpoint import Endpoint
 
 FACTS = Facts("aa", 2, 2, "file:///logs", "file:///chunks", 2)
@@ -82,7 +84,8 @@ def test_facts_are_drawn_and_completed():
 @pytest.mark.parametrize(
     ("given", "told"),
     [
-        ((0, 16, None, "s3://bucket"), "0 containers: 1 to 4096"),
+        ((0, 16, None, "s3://bucket"), "0 containers: a cluster has 1 to 1024"),
+        ((CONTAINERS_MAX + 1, 16, None, "s3://bucket"), "1025 containers: a cluster has 1 to 1024"),
         ((4, 0, None, "s3://bucket"), "0 buckets"),
         ((4, 16, "s3://bucket", "s3://bucket"), "logs are in files"),
         ((4, 16, "file:///a", "memory://"), "memory:// is of one process"),
@@ -93,3 +96,13 @@ def test_facts_are_drawn_and_completed():
 def test_a_cluster_that_could_not_work_is_not_made(given, told):
     with pytest.raises(InvalidArgumentError, match=told):
         make_facts(*given)
+
+
+def test_a_birth_with_more_containers_than_a_store_takes_asks_no_coordinator(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    words = ["--containers", str(CONTAINERS_MAX + 1), "--storage", f"file://{tmp_path}/chunks"]
+    nobody = "zk://127.0.0.1:1/root"  # it would have been exit code 3
+    assert entry.main(["cluster", "init", "--coordinator", nobody, *words]) == 2
+    assert "1025 containers: a cluster has 1 to 1024, and nothing was made" in capsys.readouterr().err
+    assert entry.main(["cluster", "local", "--data-dir", "data", *words]) == 2
+    assert not [*tmp_path.iterdir()]

@@ -9,11 +9,12 @@ from headrace.cli.cluster.cluster_session import find_location, in_session
 from headrace.cli.cluster.command import BUCKETS_DEFAULT, CONTAINERS_DEFAULT, LOG_DEFAULT
 from headrace.cli.cluster.state import facts_document
 from headrace.cli.output import print_fields, print_json
-from headrace.cluster.facts_node import CONTAINERS_MAX, Facts
+from headrace.cluster.facts_node import Facts
 from headrace.cluster.facts_store import create_facts
 from headrace.data_directory.birth_of_cluster import facts_of_directory, found_cluster
 from headrace.data_directory.record import FORMAT
 from headrace.errors import InvalidArgumentError
+from headrace.limits import CONTAINERS_MAX
 from headrace.runtime.context import system_runtime
 from headrace.runtime.entropy import SystemEntropy
 from headrace.runtime.host_id import find_host_id
@@ -66,10 +67,17 @@ def _init_from(directory: str, coordinator: str | None) -> Facts:
         return in_session(coordinator, lambda each: found_cluster(each, facts, directory, where, files))
 
 
+def check_containers(count: int) -> None:
+    """Raises InvalidArgumentError: no store could serve a cluster of so many."""
+    if not 1 <= count <= CONTAINERS_MAX:
+        raise InvalidArgumentError(
+            f"{count} containers: a cluster has 1 to {CONTAINERS_MAX}, and nothing was made"
+        )
+
+
 def make_facts(containers: int, buckets: int, log: str | None, storage: str) -> Facts:
     """Return the facts of a new cluster. Raises InvalidArgumentError."""
-    if not 1 <= containers <= CONTAINERS_MAX:
-        raise InvalidArgumentError(f"{containers} containers: 1 to {CONTAINERS_MAX}")
+    check_containers(containers)
     if not 1 <= buckets <= _BUCKETS_MAX:
         raise InvalidArgumentError(f"{buckets} buckets: 1 to {_BUCKETS_MAX}")
     if log is None:

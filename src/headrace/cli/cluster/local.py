@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from headrace.cli.cluster.cluster_session import connect
-from headrace.cli.cluster.init import make_facts
+from headrace.cli.cluster.init import check_containers, make_facts
 from headrace.cli.output import print_fields, print_line, printable, progress
 from headrace.errors import UnsupportedError
 from headrace.local_cluster.directory import ClusterDirectory
@@ -41,9 +41,10 @@ def run_local(
         HeadraceError: as :meth:`LocalCluster.run`.
     """
     refuse_without_assertions()
+    count = _CONTAINERS_OF_A_STORE * stores if containers is None else containers
+    check_containers(count)
     java = None if coordinator is not None else _java()
     directory = ClusterDirectory(Path(data_dir))
-    count = _CONTAINERS_OF_A_STORE * stores if containers is None else containers
     facts = make_facts(count, _BUCKETS, directory.log_uri, storage or directory.storage_uri)
     lock = DirectoryLock(OsFilesystem(), str(directory.path), describe_process(SystemClock()))
     lock.acquire()
