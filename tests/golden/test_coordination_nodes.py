@@ -1,4 +1,4 @@
-"""The bytes of version 1 are pinned for ever."""
+"""The bytes of every version are pinned for ever."""
 
 from pathlib import Path
 
@@ -15,10 +15,10 @@ from headrace.coordination.member_node import MemberNode, decode_member, encode_
 from headrace.errors import DataCorruptionError
 from headrace.model.endpoint import Endpoint
 
-GOLDEN = Path(__file__).parent / "coordination_nodes" / "v1"
+FOLDER = Path(__file__).parent / "coordination_nodes"
 SAMPLES = {
     "member": (
-        MemberNode(Endpoint("one.example", 9090), 1_700_000_000_000, "0.1.0"),
+        MemberNode(Endpoint("one.example", 9090), 1_700_000_000_000, "0.1.0", (2, 300)),
         encode_member,
         decode_member,
     ),
@@ -72,10 +72,14 @@ SAMPLES = {
 }
 
 
+def newest(name):
+    return max(FOLDER.glob(f"v*/{name}.bin"))
+
+
 @pytest.mark.parametrize("name", SAMPLES)
 def test_nodes_are_written_and_read_as_ever(name):
     node, encode, decode = SAMPLES[name]
-    pinned = (GOLDEN / f"{name}.bin").read_bytes()
+    pinned = newest(name).read_bytes()
     assert decode(pinned) == node
     assert encode(node) == pinned
     for damaged in (pinned[:-1], pinned + b"\0", b"?" + pinned[1:]):
@@ -95,4 +99,9 @@ def test_what_contradicts_itself_is_no_node():
 
 
 def test_every_pinned_node_has_its_sample():
-    assert {path.stem for path in GOLDEN.glob("*.bin")} == set(SAMPLES)
+    assert {path.stem for path in FOLDER.glob("v*/*.bin")} == set(SAMPLES)
+
+
+def test_a_controller_of_before_says_no_formats_and_is_read():
+    node = decode_member((FOLDER / "v1" / "member.bin").read_bytes())
+    assert node == MemberNode(Endpoint("one.example", 9090), 1_700_000_000_000, "0.1.0")

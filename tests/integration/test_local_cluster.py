@@ -12,8 +12,10 @@ from pathlib import Path
 import pytest
 
 import headrace.aio
+from headrace.cli.main import main
 from headrace.errors import UnsupportedError
 from headrace.local_cluster.zookeeper import find_java
+from headrace.model.data_format import DATA_FORMAT
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.real_loop]
 
@@ -91,13 +93,15 @@ async def read(told, count):
 
 
 @pytest.mark.usefixtures("java")
-def test_a_cluster_restarts_its_dead_goes_on_after_a_kill_and_ends_in_order(tmp_path):
+def test_a_cluster_restarts_its_dead_goes_on_after_a_kill_and_ends_in_order(tmp_path, capsys):
     events = sorted(b"%d" % number for number in range(20))
     with Local(tmp_path) as local:
         told = local.start()
         assert told["pid"] == local.process.pid
         assert len(told["stores"]) == 2
         asyncio.run(asyncio.wait_for(write(told, events), LONG_S))
+        assert main(["cluster", "finalize", "--coordinator", told["coordinator"]]) == 0
+        assert f"at format {DATA_FORMAT} already: nothing to do" in capsys.readouterr().out
         killed = told["stores"][0]
         os.kill(killed["pid"], signal.SIGKILL)
         again = local.until(lambda told: killed["id"] not in {each["id"] for each in told["stores"]})

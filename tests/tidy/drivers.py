@@ -36,6 +36,7 @@ DRIVERS = {
     "cluster.container_steps": "gives and takes containers",
     "cluster.draining": "asks the coordinator",
     "cluster.facts_store": "asks the coordinator",
+    "cluster.finalizing": "asks and watches the coordinator",
     "cluster.leadership": "watches the coordinator",
     "cluster.lease_gate": "has the lease",
     "cluster.node_reads": "asks the coordinator",

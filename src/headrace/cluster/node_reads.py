@@ -1,4 +1,4 @@
-"""The map, claims, stores and drains as one read of the coordinator shows them."""
+"""The map, claims, members and drains as one read of the coordinator shows them."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from headrace.cluster.drain_node import DRAINS, Drain, decode_drain, drain_path
 from headrace.cluster.map_node import MAP, ContainerMap, decode_map
 from headrace.cluster.store_node import STORES, StoreNode, decode_store, store_path
 from headrace.coordination.contract import Session
+from headrace.coordination.member_node import CONTROLLERS, MemberNode, decode_member, member_path
 
 T = TypeVar("T")
 
@@ -34,6 +35,13 @@ async def read_stores(session: Session) -> dict[str, StoreNode]:
     ids = await session.children(STORES)
     nodes = await _read_all(session, [store_path(store) for store in ids], decode_store)
     return {store: node for store, node in zip(ids, nodes, strict=True) if node is not None}
+
+
+async def read_controllers(session: Session) -> dict[str, MemberNode]:
+    """Return the live controllers by id. What comes or goes meanwhile may be missing."""
+    ids = await session.children(CONTROLLERS)
+    nodes = await _read_all(session, [member_path(each) for each in ids], decode_member)
+    return {each: node for each, node in zip(ids, nodes, strict=True) if node is not None}
 
 
 async def read_drains(session: Session) -> dict[str, Drain]:

@@ -7,6 +7,7 @@ that was deposed loses by the version of the map.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from typing import Final
 
 from headrace.cluster.draining import delete_drain
@@ -17,7 +18,13 @@ from headrace.cluster.loads import ContainerLoad, ContainerLoads
 from headrace.cluster.map_node import MAP, ContainerMap, encode_map
 from headrace.cluster.node_reads import read_claims, read_drains, read_map, read_stores
 from headrace.cluster.planner import plan
-from headrace.cluster.session_works import RETRY, run_until_over, serve_sessions, wait_at_most
+from headrace.cluster.session_works import (
+    RETRY,
+    InSession,
+    run_until_over,
+    serve_sessions,
+    wait_at_most,
+)
 from headrace.cluster.watched_placement import WatchedPlacement
 from headrace.coordination.contract import Coordinator, Session
 from headrace.errors import (
@@ -51,9 +58,10 @@ class PlacementService:
         clock: Clock,
         entropy: Entropy,
         gather_s: float = 0.5,
+        beside: Sequence[InSession] = (),
     ) -> None:
         """``gather_s``: what a leader waits for more stores when no container has one that lives: they start
-        together.
+        together. ``beside`` run in each session, too.
         """
         self.placement = WatchedPlacement(entropy)
         """Where containers are, for whoever asks this controller."""
@@ -62,6 +70,7 @@ class PlacementService:
         self._clock = clock
         self._entropy = entropy
         self._gather_s = gather_s
+        self._beside = beside
         self._loads = ContainerLoads(containers)
         self._drains = LastingDrains()
         self._supervisor = Supervisor("placement")
@@ -90,7 +99,12 @@ class PlacementService:
         me = Candidate(self._entropy.token(_ID_BYTES).hex(), self._address)
         leadership = self._leadership = Leadership(session, me, self._entropy, self._changed.set)
         try:
-            await run_until_over(self.placement.follow(session), leadership.run(), self._lead(session))
+            await run_until_over(
+                self.placement.follow(session),
+                leadership.run(),
+                self._lead(session),
+                *(work(session) for work in self._beside),
+            )
         finally:
             self._leadership = None
 

@@ -17,6 +17,10 @@ _log = logger(__name__)
 RETRY: Final = RetryPolicy(initial_s=0.1, multiplier=2.0, delay_max_s=2.0, attempts=1)
 
 
+InSession = Callable[[Session], Coroutine[Any, Any, None]]
+"""What is to run in each session, until it is over."""
+
+
 async def serve_sessions(
     coordinator: Coordinator, entropy: Entropy, serve: Callable[[Session], Awaitable[None]]
 ) -> None:

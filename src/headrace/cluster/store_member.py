@@ -8,6 +8,7 @@ store comes back as another member.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -16,6 +17,7 @@ from headrace.cluster.container_steps import ContainerSteps
 from headrace.cluster.leader_node import LEADER
 from headrace.cluster.lease_gate import LeaseGate
 from headrace.cluster.session_works import (
+    InSession,
     ask_until_known,
     run_until_over,
     serve_sessions,
@@ -55,8 +57,11 @@ class StoreMember:
         containers: int,
         gate: LeaseGate,
         entropy: Entropy,
+        beside: Sequence[InSession] = (),
     ) -> None:
-        """``node`` is what other members see; failures, and that it drains, are added here."""
+        """``node`` is what other members see; failures, and that it drains, are added here. ``beside`` run
+        in each session, too.
+        """
         self.id = ""
         """Of this session, or of the last one."""
         self.placement = WatchedPlacement(entropy)
@@ -68,6 +73,7 @@ class StoreMember:
         self._count = containers
         self._gate = gate
         self._entropy = entropy
+        self._beside = beside
         self._supervisor = Supervisor("store member")
         self._changed = asyncio.Event()
         self._acted = asyncio.Event()
@@ -149,6 +155,7 @@ class StoreMember:
                 self.controllers.follow(session),
                 self._publish_changes(session),
                 self._act_on_changes(session, steps),
+                *(work(session) for work in self._beside),
                 _raise_when_over(steps),
             )
         finally:

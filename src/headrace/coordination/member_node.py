@@ -15,7 +15,8 @@ CONTROLLERS: Final = "controllers"
 """The nodes of controllers are the children of this one."""
 
 _KIND: Final = b"c"
-_VERSION: Final = 1
+_VERSION: Final = 2
+_VERSION_WITHOUT_FORMATS: Final = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +27,8 @@ class MemberNode:
     """Where clients find it."""
     started_ms: int
     software: str
+    formats: tuple[int, ...] = ()
+    """At each of them it can take part; empty: it does not say."""
 
 
 def member_path(controller: str) -> str:
@@ -38,12 +41,17 @@ def encode_member(node: MemberNode) -> bytes:
     writer.uint(node.endpoint.port)
     writer.uint(node.started_ms)
     writer.text(node.software)
+    writer.uint(len(node.formats))
+    for version in node.formats:
+        writer.uint(version)
     return writer.to_bytes()
 
 
 def decode_member(data: bytes) -> MemberNode:
     """Raises DataCorruptionError."""
-    reader = FieldReader(data, _KIND, (_VERSION,))
-    node = MemberNode(Endpoint(reader.text(), reader.uint()), reader.uint(), reader.text())
+    reader = FieldReader(data, _KIND, (_VERSION_WITHOUT_FORMATS, _VERSION))
+    endpoint, started_ms, software = Endpoint(reader.text(), reader.uint()), reader.uint(), reader.text()
+    says = reader.version > _VERSION_WITHOUT_FORMATS
+    formats = tuple(reader.uint() for _ in range(reader.count())) if says else ()
     reader.end()
-    return node
+    return MemberNode(endpoint, started_ms, software, formats)

@@ -92,7 +92,7 @@ async def found_cluster(
         raise PreconditionError(
             f"{directory} is that of the cluster at {marked}, and of no second one: nothing was changed"
         )
-    raise_format(files, directory, {"system": facts.system, "cluster": where})
+    raise_format(files, directory, {"system": facts.system, "cluster": where}, (present or facts).format)
     if present is not None:
         return present
     try:

@@ -13,6 +13,7 @@ from headrace.data_directory.chunk_root import chunk_root
 from headrace.data_directory.lost_logs import check_store
 from headrace.data_directory.record import (
     FILE_NAME,
+    FORMAT,
     find_used_log,
     make_record,
     raise_format,
@@ -81,6 +82,9 @@ class ChunkStore:
 
     unmade: Sequence[int] = ()
     """Containers whose logs this start makes."""
+
+    format: int = FORMAT
+    """At which the system is: a cluster may be at an earlier one than this version."""
 
     @property
     def root(self) -> str | None:
@@ -269,6 +273,6 @@ def note_store(files: Filesystem, store: ChunkStore, directory: str, containers:
     """
     facts = facts_of(store, directory)
     if files.exists(f"{directory}/{FILE_NAME}"):
-        raise_format(files, directory, facts)
+        raise_format(files, directory, facts, store.format)
     else:
-        make_record(files, directory, containers, facts)
+        make_record(files, directory, containers, facts, store.format)

@@ -16,14 +16,14 @@ from typing import Final
 
 from headrace.errors import DataCorruptionError, InvalidArgumentError
 from headrace.limits import CONTAINERS_MAX
+from headrace.model.data_format import DATA_FORMAT
 from headrace.runtime.filesystem import Filesystem
 from headrace.storage.identity_format import is_system
 
 CONTAINERS_DEFAULT: Final = 4
 
 FILE_NAME: Final = "headrace.json"
-FORMAT: Final = 2
-"""Since 2 attributes may be in indexes: a release that knows only 1 would take them for not set."""
+FORMAT: Final = DATA_FORMAT
 _FORMAT_OLDEST: Final = 1
 NO_FACTS: Final[Mapping[str, str]] = MappingProxyType({})
 _BYTES_MAX: Final = 65536
@@ -55,21 +55,29 @@ def check_data_directory(
 
 
 def make_record(
-    files: Filesystem, directory: str, containers: int, facts: Mapping[str, str] = NO_FACTS
+    files: Filesystem,
+    directory: str,
+    containers: int,
+    facts: Mapping[str, str] = NO_FACTS,
+    version: int = FORMAT,
 ) -> None:
     """Record what a directory without data is made for, in place of any other record. Raises: OSError."""
-    _write(files, directory, {"format": FORMAT, "containers": containers, **facts})
+    _write(files, directory, {"format": version, "containers": containers, **facts})
 
 
-def raise_format(files: Filesystem, directory: str, facts: Mapping[str, str] = NO_FACTS) -> None:
-    """Record that earlier versions no longer read a directory that was checked, before all other writes; and
-    ``facts``.
+def raise_format(
+    files: Filesystem, directory: str, facts: Mapping[str, str] = NO_FACTS, version: int = FORMAT
+) -> None:
+    """Record the format of a directory that was checked, unless it has a later one, before all other writes;
+    and ``facts``.
 
     Raises:
         OSError: the record could not be written; it is as it was.
     """
     record = _read(files, f"{directory}/{FILE_NAME}")
-    changed = _known({**record, "format": FORMAT, **facts})
+    present = record["format"]
+    assert isinstance(present, int)
+    changed = _known({**record, "format": max(version, present), **facts})
     if changed != record:  # a full disk must not prevent a start
         _write(files, directory, changed)
 

@@ -12,11 +12,11 @@ import os
 from typing import Final
 
 from headrace.cluster.facts_node import Facts
+from headrace.cluster.levels import check_level
 from headrace.data_directory.chunk_root import check_chunk_root, make_chunk_root
 from headrace.data_directory.chunk_store import ChunkStore, facts_of
 from headrace.data_directory.record import (
     FILE_NAME,
-    FORMAT,
     check_is_directory,
     containers_of,
     find_used_log,
@@ -27,6 +27,7 @@ from headrace.data_directory.record import (
 from headrace.data_directory.taken_directory import TakenDirectory
 from headrace.data_directory.unfinished_rebuild import refuse_unfinished
 from headrace.errors import DataCorruptionError, DirectoryLockedError, InvalidArgumentError, PreconditionError
+from headrace.model.data_format import FORMATS_OF_CLUSTERS
 from headrace.runtime.context import Runtime
 from headrace.runtime.directory_lock import DirectoryLock, describe_process
 from headrace.runtime.filesystem import Filesystem
@@ -57,7 +58,7 @@ def check_facts(facts: Facts) -> None:
     """Refuse a cluster that this process cannot join.
 
     Raises:
-        PreconditionError: its logs are files of another machine, or it writes what this version cannot read.
+        PreconditionError: its logs are files of another machine, or it is at a format unknown here.
     """
     here = find_host_id()
     if facts.host and facts.host != here:
@@ -65,11 +66,7 @@ def check_facts(facts: Facts) -> None:
             f"the logs of this cluster are files of the machine {facts.host}, and this one is {here}: "
             "start its segment stores there"
         )
-    if facts.format > FORMAT:
-        raise PreconditionError(
-            f"this cluster writes format {facts.format}, and this version of Headrace reads up to {FORMAT}: "
-            "install a newer one"
-        )
+    check_level(facts, FORMATS_OF_CLUSTERS)
 
 
 async def take_shared_directory(facts: Facts, runtime: Runtime, where: str) -> TakenDirectory:
@@ -88,7 +85,8 @@ async def take_shared_directory(facts: Facts, runtime: Runtime, where: str) -> T
     lock.acquire()
     try:
         location = StorageLocation.parse(facts.storage)
-        store = ChunkStore(location, facts.system, is_recorded=bool(facts.opened), is_new=not facts.opened)
+        has_data = bool(facts.opened)
+        store = ChunkStore(location, facts.system, has_data, not has_data, format=facts.format)
         record = await _lock_record(files, directory)
         try:
             _recognise(files, directory, facts, store, where)
@@ -138,6 +136,6 @@ def _recognise(files: Filesystem, directory: str, facts: Facts, store: ChunkStor
             make_chunk_root(files, store.root)  # first: the record proves that there was one
         check_chunk_root(files, store.root)
     if made_with is None:
-        make_record(files, directory, facts.containers, noted)
+        make_record(files, directory, facts.containers, noted, facts.format)
     else:
-        raise_format(files, directory, noted)
+        raise_format(files, directory, noted, facts.format)

@@ -13,16 +13,18 @@ from contextlib import AsyncExitStack
 from dataclasses import replace
 
 from headrace import __version__
-from headrace.cluster.facts_node import FACTS, Facts, decode_facts
+from headrace.cluster.facts_node import Facts
+from headrace.cluster.facts_store import find_facts
+from headrace.cluster.finalizing import follow_level
 from headrace.cluster.lease_gate import LeaseGate
 from headrace.cluster.store_member import StoreMember
 from headrace.cluster.store_node import STORES, StoreNode
 from headrace.coordination.contract import Coordinator, Session
 from headrace.coordination.coordinators import make_coordinator
 from headrace.coordination.location import CoordinatorLocation
-from headrace.data_directory.record import FORMAT
 from headrace.data_directory.shared_directory import check_facts, directory_of
 from headrace.errors import InvalidArgumentError, PreconditionError
+from headrace.model.data_format import FORMATS_OF_CLUSTERS
 from headrace.model.endpoint import Endpoint
 from headrace.processes import serving
 from headrace.processes.beside_store import BesideStore
@@ -43,8 +45,6 @@ from headrace.wal.stores import find_logs
 from headrace.web.metrics.metric import Metric
 from headrace.web.process_parts import DOWN, STARTING, UP, Contributor
 from headrace.web.server import Application
-
-_FORMATS = tuple(range(1, FORMAT + 1))
 
 
 class ClusterStoreServer:
@@ -72,10 +72,11 @@ class ClusterStoreServer:
         self._member: StoreMember | None = None
         self._exit = AsyncExitStack()
 
-    async def start(self, on_taken_over: OnTakenOver = lambda _: None) -> StoreAddresses:  # noqa: ARG002
+    async def start(self, on_taken_over: OnTakenOver = lambda _: None) -> StoreAddresses:
         """Start everything; whatever was started is stopped again if a later part fails.
 
-        Nobody takes over a store of a cluster: it is given other containers.
+        Nobody takes over a store of a cluster: it is given other containers. ``on_taken_over`` is called if
+        the cluster was finalized without this version.
 
         Raises:
             PreconditionError: there is no cluster, or this process cannot join it.
@@ -110,10 +111,16 @@ class ClusterStoreServer:
                 host=find_host_id(),
                 started_ms=runtime.clock.now_ms(),
                 software=__version__,
-                formats=_FORMATS,
+                formats=FORMATS_OF_CLUSTERS,
             )
             member = self._member = StoreMember(
-                self._coordinator, containers, node, facts.containers, lease_gate, runtime.entropy
+                self._coordinator,
+                containers,
+                node,
+                facts.containers,
+                lease_gate,
+                runtime.entropy,
+                [lambda each: follow_level(each, FORMATS_OF_CLUSTERS, runtime.entropy, on_taken_over)],
             )
             containers.events = member
             gate.placement, gate.here = member.placement, store.endpoint
@@ -144,12 +151,12 @@ class ClusterStoreServer:
 
     async def _read_facts(self, session: Session) -> tuple[Facts, int]:
         """Return them, and how many stores there are."""
-        node = await session.read(FACTS)
-        if node is None:
+        facts = await find_facts(session)
+        if facts is None:
             raise PreconditionError(
                 f"there is no cluster at {self._where}: make it first, with `headrace cluster init`"
             )
-        return decode_facts(node.data), len(await session.children(STORES))
+        return facts, len(await session.children(STORES))
 
     def _make_application(self, hosts: Iterable[str]) -> Application:
         from headrace.web.probes import probe_application  # late, with the web libraries

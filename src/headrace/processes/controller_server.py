@@ -16,6 +16,8 @@ from headrace.client.connections.pool import ConnectionPool
 from headrace.client.connections.tls import tls_context
 from headrace.cluster.facts_node import Facts
 from headrace.cluster.facts_store import note_buckets, read_facts
+from headrace.cluster.finalizing import follow_level
+from headrace.cluster.levels import check_level
 from headrace.cluster.placement_service import PlacementService
 from headrace.cluster.session_works import RETRY
 from headrace.controller.segments.remote.remote_segments import RemoteSegments
@@ -26,6 +28,7 @@ from headrace.coordination.contract import Coordinator, Session
 from headrace.coordination.coordinators import make_coordinator
 from headrace.coordination.location import CoordinatorLocation
 from headrace.errors import HeadraceError, OverloadError, OwnershipError, UnknownOutcomeError
+from headrace.model.data_format import FORMATS_OF_CLUSTERS
 from headrace.processes import serving
 from headrace.processes.cluster_part import ClusterPart
 from headrace.processes.controller import ServedController
@@ -87,13 +90,14 @@ class ControllerServer:
         self.is_stalled = False
         """No thread of it is in a call that could outlive it."""
 
-    async def start(self, on_taken_over: OnTakenOver = lambda _: None) -> ControllerAddresses:  # noqa: ARG002
+    async def start(self, on_taken_over: OnTakenOver = lambda _: None) -> ControllerAddresses:
         """Start everything; whatever was started is stopped again if a later part fails.
 
-        Waits without a bound for the coordinator and for the containers with its rows. Nobody takes it over.
+        Waits without a bound for the coordinator and for the containers with its rows. Nobody takes it over:
+        ``on_taken_over`` is called if the cluster was finalized without this version.
 
         Raises:
-            PreconditionError: the cluster was not made yet.
+            PreconditionError: the cluster was not made yet, or is at a format that is not known here.
             InvalidArgumentError: users, token key or certificate are bad.
             OSError: an address is taken, or none of this machine; the message names the option to change.
         """
@@ -104,7 +108,14 @@ class ControllerServer:
             if config.ready_file is not None:
                 remove_ready_file(config.ready_file)
             facts = await self._ask(read_facts)
-            service = PlacementService(self._coordinator, facts.containers, runtime.clock, runtime.entropy)
+            check_level(facts, FORMATS_OF_CLUSTERS)
+            service = PlacementService(
+                self._coordinator,
+                facts.containers,
+                runtime.clock,
+                runtime.entropy,
+                beside=[lambda each: follow_level(each, FORMATS_OF_CLUSTERS, runtime.entropy, on_taken_over)],
+            )
             part = ClusterPart(service, facts.containers)
             part.waits_for = "the segment stores"
             locator = WatchedLocator(service.placement, facts.containers)

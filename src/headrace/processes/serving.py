@@ -9,7 +9,7 @@ import signal
 from collections.abc import Callable, Coroutine
 from typing import Any, Protocol
 
-from headrace.errors import EXIT_CODES, FencedOutError, OwnershipError
+from headrace.errors import EXIT_CODES, HeadraceError, family_of
 from headrace.processes.process_config import ProcessConfig
 from headrace.processes.ready_file import remove_ready_file, write_when_there_is_space
 from headrace.processes.taken_over import OnTakenOver
@@ -42,7 +42,7 @@ class Server(Protocol):
     async def start(self, on_taken_over: OnTakenOver) -> Addresses:
         """Start everything; whatever was started is stopped again if a later part fails.
 
-        ``on_taken_over``: called once other owners have all containers: nothing is left to serve.
+        ``on_taken_over``: called once nothing is left to serve.
         """
 
     async def stop(self) -> None:
@@ -56,7 +56,7 @@ class Server(Protocol):
 def run(make: Callable[[], Server]) -> None:
     """Run a server in this process until a signal stops it; returns after a clean stop.
 
-    Raises as the start of the server, and FencedOutError once other owners have all containers.
+    Raises as the start of the server, and what it ends with once nothing is left to serve.
     """
     share_interpreter()
     raise_limit()
@@ -64,26 +64,26 @@ def run(make: Callable[[], Server]) -> None:
 
 
 async def _serve_and_exit(make: Callable[[], Server]) -> None:
-    taken_over: list[FencedOutError] = []
+    taken_over: list[HeadraceError] = []
     if await serve(make(), taken_over):
         _logger.warning("the process ends with a stalled call; the next start recovers from the logs")
         for error in taken_over:
             _logger.error("%s", error)
         logging.shutdown()
         # The end of the loop would wait for its tasks, that of the interpreter for its threads.
-        os._exit(EXIT_CODES[OwnershipError] if taken_over else 0)
+        os._exit(EXIT_CODES[family_of(taken_over[0])] if taken_over else 0)
     if taken_over:
         raise taken_over[0]
 
 
-async def serve(server: Server, taken_over: list[FencedOutError] | None = None) -> bool:
-    """Run a server until SIGTERM or SIGINT, or until other owners have all of its containers, which is added
+async def serve(server: Server, taken_over: list[HeadraceError] | None = None) -> bool:
+    """Run a server until SIGTERM or SIGINT, or until nothing is left to serve, the reason of which is added
     to ``taken_over``; answer whether it left a stalled thread behind.
     """
     loop = asyncio.get_running_loop()
     stopping = asyncio.Event()
 
-    def end(error: FencedOutError) -> None:
+    def end(error: HeadraceError) -> None:
         if taken_over is not None:
             taken_over.append(error)
         stopping.set()

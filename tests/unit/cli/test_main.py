@@ -92,6 +92,7 @@ def test_every_verb_is_there():
         "controller",
         "controller failed-events",
         "cluster drain",
+        "cluster finalize",
         "cluster init",
         "cluster local",
         "cluster status",

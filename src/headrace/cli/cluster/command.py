@@ -114,6 +114,17 @@ def declare(name: str, summary: str) -> Noun:
         VERBOSE,
     )
     cluster.verb(
+        "finalize",
+        *("headrace.cli.cluster.finalize", "finalize_cluster"),
+        "End a rolling upgrade: let the cluster write the newest format that every live process knows.",
+        """
+        headrace cluster finalize --coordinator zk://localhost:2181/headrace
+        """,
+        COORDINATOR,
+        JSON,
+        VERBOSE,
+    )
+    cluster.verb(
         "status",
         *("headrace.cli.cluster.status", "show_status"),
         "Say who takes part, who leads, who serves each container and what is not served; exit code 4 then.",

@@ -111,6 +111,7 @@ def document_of(seen: Seen) -> dict[str, Any]:
                 "address": str(node.endpoint),
                 "version": node.software,
                 "startedMs": node.started_ms,
+                "formats": list(node.formats),
                 "buckets": sorted(bucket for bucket, owner in seen.buckets.items() if owner == controller),
             }
             for controller, node in sorted(seen.controllers.items())

@@ -13,6 +13,7 @@ from headrace.cli.output import counted, print_columns, print_fields, print_json
 from headrace.cluster.drains import asked_to_drain
 from headrace.cluster.facts_store import read_facts
 from headrace.cluster.leader_node import LEADER, Candidate, candidate_path, decode_candidate
+from headrace.cluster.levels import spoken
 from headrace.cluster.node_reads import read_claims, read_drains, read_map, read_stores
 from headrace.controller.buckets.members import read_members
 from headrace.coordination.contract import Session
@@ -69,6 +70,7 @@ def _print(document: dict[str, Any]) -> None:
             ("system", facts["system"]),
             ("log", facts["log"]),
             ("storage", facts["storage"]),
+            ("format", facts["format"]),
             ("leader", document["leader"]),
             ("map", None if document["map"] is None else f"generation {document['map']['generation']}"),
         ]
@@ -76,18 +78,22 @@ def _print(document: dict[str, Any]) -> None:
     if document["controllers"]:
         print_line("")
         print_columns(
-            ("controller", "version", "buckets"),
-            [[each["address"], each["version"], len(each["buckets"])] for each in document["controllers"]],
+            ("controller", "version", "formats", "buckets"),
+            [
+                [each["address"], each["version"], spoken(each["formats"]), len(each["buckets"])]
+                for each in document["controllers"]
+            ],
         )
     if document["stores"]:
         print_line("")
         print_columns(
-            ("store", "address", "version", "containers", "state"),
+            ("store", "address", "version", "formats", "containers", "state"),
             [
                 [
                     each["id"],
                     each["address"],
                     each["version"] or None,
+                    spoken(each["formats"]),
                     len(each["containers"]),
                     "drains" if each["draining"] else "serves",
                 ]

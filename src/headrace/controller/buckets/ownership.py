@@ -31,6 +31,7 @@ from headrace.errors import (
     SessionExpiredError,
 )
 from headrace.model.buckets import bucket_of
+from headrace.model.data_format import FORMATS_OF_CLUSTERS
 from headrace.model.endpoint import Endpoint
 from headrace.runtime.clock import Clock
 from headrace.runtime.entropy import Entropy
@@ -290,7 +291,7 @@ class Buckets:
 
     async def _register(self, session: Session) -> None:
         """Make the node of this controller, or bring it up to date."""
-        data = encode_member(MemberNode(self._endpoint, self._started_ms, __version__))
+        data = encode_member(MemberNode(self._endpoint, self._started_ms, __version__, FORMATS_OF_CLUSTERS))
         present = await session.read(member_path(self._me))
         if present is None:
             await session.create(member_path(self._me), data, ephemeral=True)
