@@ -30,6 +30,8 @@ class InProcess:
 
     controllers: list
     config: ClientConfig
+    coordinator: MemoryCoordinator
+    store: ClusterStoreServer
 
     def connect(self, number=0):
         """Return a client of one controller."""
@@ -55,10 +57,10 @@ async def cluster_in_process(directory, *, controllers=1, **settings_of_store):
     await create_facts(session, facts)
     await session.close()
     async with AsyncExitStack() as stack:
-        config = ClusterStoreConfig(
+        config_of_store = ClusterStoreConfig(
             segmentstore_port=0, controller_authority=str(files.ca), **common, **settings_of_store
         )
-        store = ClusterStoreServer(config, coordinator, "memory")
+        store = ClusterStoreServer(config_of_store, coordinator, "memory")
         await store.start()
         stack.push_async_callback(store.stop)
         addresses = []
@@ -70,4 +72,5 @@ async def cluster_in_process(directory, *, controllers=1, **settings_of_store):
             addresses.append((await server.start()).controller)
             stack.push_async_callback(server.stop)
         credentials = Credentials.basic("ann", PASSWORD)
-        yield InProcess(addresses, ClientConfig(tls_authorities=files.ca, credentials=credentials))
+        config = ClientConfig(tls_authorities=files.ca, credentials=credentials)
+        yield InProcess(addresses, config, coordinator, store)

@@ -17,12 +17,12 @@ import httpx
 import pytest
 
 from headrace.cli.cluster.cluster_session import in_session
-from headrace.cli.cluster.state import document_of
-from headrace.cli.cluster.status import look
 from headrace.client import connect
 from headrace.cluster.lease_gate import LeaseGate
+from headrace.cluster.status import document_of
 from headrace.cluster.store_member import StoreMember
 from headrace.cluster.store_node import StoreNode
+from headrace.controller.buckets.cluster_look import look
 from headrace.coordination.coordinators import make_coordinator
 from headrace.coordination.location import CoordinatorLocation
 from headrace.runtime.blocking import SystemThreads

@@ -46,6 +46,7 @@ DRIVERS = {
     "cluster.watched_members": "watches nodes",
     "cluster.watched_placement": "watches the map",
     "controller.api": "answers calls by gRPC",
+    "controller.buckets.cluster_look": "asks the coordinator",
     "controller.buckets.members": "watches the coordinator",
     "controller.buckets.owners": "waits for what other controllers tell",
     "controller.buckets.ownership": "claims buckets at the coordinator",
@@ -181,7 +182,6 @@ DRIVERS = {
 
 PURE = {
     "cli.bench.results",
-    "cli.cluster.state",
     "cli.config.setting_lines",
     "cli.event.format",
     "cli.event.given_events",

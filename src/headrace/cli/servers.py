@@ -12,6 +12,8 @@ from headrace.errors import InvalidArgumentError
 
 if TYPE_CHECKING:  # the client is imported by the verb when it is executed: help is fast
     from headrace.client.blocking import BlockingClient
+    from headrace.client.config import ClientConfig
+    from headrace.client.control.controller import Controller
 
 _CONTROL_ATTEMPTS: Final = 4
 """A person who mistyped an address should not wait for many attempts."""
@@ -36,12 +38,26 @@ class Connection:
             InvalidArgumentError: the URI makes no sense, or is without TLS though there are authorities.
         """
         from headrace.client.blocking import connect
+
+        return connect(self.uri, self._configured(**settings))
+
+    def controller(self) -> Controller:
+        """Return what calls the controller, for a verb with calls that are none of the client's.
+
+        Raises as :meth:`connect`.
+        """
+        from headrace.client.config import ControllerAddress
+        from headrace.client.control.controller import Controller
+        from headrace.runtime.entropy import SystemEntropy
+
+        return Controller(ControllerAddress.parse(self.uri), self._configured(), SystemEntropy())
+
+    def _configured(self, **settings: Any) -> ClientConfig:
         from headrace.client.config import ClientConfig, ControllerAddress
 
         if self.tls_ca and not ControllerAddress.parse(self.uri).tls:
             raise plain_with_authorities(self.uri, "tls")
-        wanted = {"control_attempts": _CONTROL_ATTEMPTS, **tls_options(self.tls_ca), **settings}
-        return connect(self.uri, ClientConfig(**wanted))
+        return ClientConfig(**{"control_attempts": _CONTROL_ATTEMPTS, **tls_options(self.tls_ca), **settings})
 
 
 @dataclass(frozen=True, slots=True)

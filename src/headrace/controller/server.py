@@ -61,6 +61,7 @@ from headrace.model.segment_access import SegmentAccess
 from headrace.model.segment_report import SegmentReport
 from headrace.rpc.generated import (
     batch_commit_pb2,
+    cluster_status_pb2,
     controller_pb2,
     internal_pb2,
     stream_time_pb2,
@@ -236,6 +237,7 @@ class GrpcServer(_GrpcServer):
             batch_commit_pb2.DESCRIPTOR.services_by_name["BatchCommitService"],
             stream_time_pb2.DESCRIPTOR.services_by_name["StreamTimeService"],
             truncation_pb2.DESCRIPTOR.services_by_name["TruncationService"],
+            cluster_status_pb2.DESCRIPTOR.services_by_name["ClusterStatusService"],
             internal_pb2.DESCRIPTOR.services_by_name["InternalService"],
         ]
         rules = make_rules(readers_manage_groups=readers_manage_groups)

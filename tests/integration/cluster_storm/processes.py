@@ -8,8 +8,8 @@ import subprocess
 import sys
 from contextlib import suppress
 
-from headrace.cli.cluster.state import document_of
-from headrace.cli.cluster.status import look
+from headrace.cluster.status import document_of
+from headrace.controller.buckets.cluster_look import look
 from headrace.coordination.coordinators import make_coordinator
 from headrace.coordination.location import CoordinatorLocation
 from headrace.coordination.zookeeper.config import ZooKeeperConfig

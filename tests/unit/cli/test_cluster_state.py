@@ -4,11 +4,11 @@ import pytest
 
 from headrace.cli import main as entry
 from headrace.cli.cluster.init import make_facts
-from headrace.cli.cluster.state import Seen, containers_of, document_of, problems_of
 from headrace.cluster.claim_node import Claim
 from headrace.cluster.facts_node import Facts
 from headrace.cluster.leader_node import Candidate
 from headrace.cluster.map_node import ContainerMap, Placement
+from headrace.cluster.status import Seen, containers_of, document_of, problems_of
 from headrace.cluster.store_node import StoreNode
 from headrace.coordination.member_node import MemberNode
 from headrace.errors import InvalidArgumentError

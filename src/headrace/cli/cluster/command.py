@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from headrace.cli.shared_options import COORDINATOR, JSON, VERBOSE, NotEmpty, argument, flag, option
+from headrace.cli.shared_options import COORDINATOR, JSON, TLS_CA, VERBOSE, NotEmpty, argument, flag, option
 from headrace.cli.verbs import Noun
 
 LOG_DEFAULT = "headrace-logs"
@@ -130,10 +130,18 @@ def declare(name: str, summary: str) -> Noun:
         "Say who takes part, who leads, who serves each container and what is not served; exit code 4 then.",
         """
         headrace cluster status --coordinator zk://localhost:2181/headrace
-        headrace cluster status --json
+        headrace cluster status --uri tcp://localhost:9090 --json
         """,
         COORDINATOR,
+        option(
+            *("-c", "--controller", "--uri", "uri"),
+            metavar="URI",
+            default="",
+            help="a controller that is asked instead (default without a coordinator: $HEADRACE_URI)",
+        ),
+        TLS_CA,
         JSON,
         VERBOSE,
+        apart=(("coordinator", "uri"),),
     )
     return cluster

@@ -7,10 +7,10 @@ from urllib.parse import quote
 
 from headrace.cli.cluster.cluster_session import find_location, in_session
 from headrace.cli.cluster.command import BUCKETS_DEFAULT, CONTAINERS_DEFAULT, LOG_DEFAULT
-from headrace.cli.cluster.state import facts_document
 from headrace.cli.output import print_fields, print_json
 from headrace.cluster.facts_node import Facts
 from headrace.cluster.facts_store import create_facts
+from headrace.cluster.status import facts_document
 from headrace.data_directory.birth_of_cluster import facts_of_directory, found_cluster
 from headrace.data_directory.record import FORMAT
 from headrace.errors import InvalidArgumentError

@@ -3,29 +3,32 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import os
+from dataclasses import replace
 from typing import Any
 
 from click.exceptions import Exit
 
 from headrace.cli.cluster.cluster_session import in_session
-from headrace.cli.cluster.state import Seen, document_of
 from headrace.cli.output import counted, print_columns, print_fields, print_json, print_line, progress
-from headrace.cluster.drains import asked_to_drain
-from headrace.cluster.facts_store import read_facts
-from headrace.cluster.leader_node import LEADER, Candidate, candidate_path, decode_candidate
+from headrace.cli.servers import Connection
 from headrace.cluster.levels import spoken
-from headrace.cluster.node_reads import read_claims, read_drains, read_map, read_stores
-from headrace.controller.buckets.members import read_members
-from headrace.coordination.contract import Session
-from headrace.errors import EXIT_CODES, OverloadError
+from headrace.cluster.status import document_of
+from headrace.controller.buckets.cluster_look import look
+from headrace.errors import EXIT_CODES, OverloadError, ProtocolError
+from headrace.runtime.client_variables import URI_VARIABLE
 
 
-def show_status(*, coordinator: str | None, as_json: bool) -> None:
+def show_status(*, coordinator: str | None, connection: Connection, as_json: bool) -> None:
     """Print it, and exit with 4 unless somebody leads and every container is served.
 
     Raises PreconditionError: there is no cluster.
     """
-    document = document_of(in_session(coordinator, look))
+    if not connection.uri and coordinator is None:
+        connection = replace(connection, uri=os.environ.get(URI_VARIABLE, ""))
+    by_controller = bool(connection.uri)
+    document = asyncio.run(_ask(connection)) if by_controller else _look(coordinator)
     if as_json:
         print_json(document)
     else:
@@ -34,33 +37,24 @@ def show_status(*, coordinator: str | None, as_json: bool) -> None:
         raise Exit(EXIT_CODES[OverloadError])
 
 
-async def look(session: Session) -> Seen:
-    """Read everything once. What comes or goes meanwhile may be missing."""
-    facts = await read_facts(session)
-    found, claims, stores, drains, candidates, members = await asyncio.gather(
-        read_map(session),
-        read_claims(session),
-        read_stores(session),
-        read_drains(session),
-        _read_candidates(session),
-        read_members(session),
-    )
-    return Seen(
-        facts,
-        None if found is None else found[0],
-        claims,
-        stores,
-        candidates,
-        members.live,
-        {bucket: claim.controller for bucket, (claim, _) in members.claims.items()},
-        asked_to_drain(stores, drains),
-    )
+def _look(coordinator: str | None) -> dict[str, Any]:
+    return document_of(in_session(coordinator, look))
 
 
-async def _read_candidates(session: Session) -> list[Candidate]:
-    names = await session.children(LEADER)
-    nodes = await asyncio.gather(*(session.read(candidate_path(name)) for name in names))
-    return [decode_candidate(node.data) for node in nodes if node is not None]
+async def _ask(connection: Connection) -> dict[str, Any]:
+    """Return what a controller says of its cluster. Raises what its client does."""
+    from headrace.rpc.generated import cluster_status_pb2 as sb
+
+    controller = connection.controller()
+    try:
+        reply = await controller.call_cluster_status("getClusterStatus", sb.GetClusterStatusRequest())
+    finally:
+        await controller.close()
+    try:
+        found: dict[str, Any] = json.loads(reply.document)
+    except ValueError as error:
+        raise ProtocolError(f"{connection.uri} answers what is not JSON: {error}") from None
+    return found
 
 
 def _print(document: dict[str, Any]) -> None:

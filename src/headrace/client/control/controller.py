@@ -40,10 +40,11 @@ from headrace.errors import (
     UnreachableError,
     UnsupportedError,
 )
-from headrace.model.endpoint import Endpoint
+from headrace.model.endpoint import Endpoint, is_loopback
 from headrace.rpc import convert
 from headrace.rpc.generated import controller_pb2 as pb
 from headrace.rpc.generated.batch_commit_pb2_grpc import BatchCommitServiceStub
+from headrace.rpc.generated.cluster_status_pb2_grpc import ClusterStatusServiceStub
 from headrace.rpc.generated.controller_pb2_grpc import ControllerServiceStub
 from headrace.rpc.generated.stream_time_pb2_grpc import StreamTimeServiceStub
 from headrace.rpc.generated.truncation_pb2_grpc import TruncationServiceStub
@@ -108,6 +109,7 @@ class Controller(OfOneProcess):
             initial_s=0.01, multiplier=3.0, delay_max_s=3.0, attempts=config.control_attempts
         )
         credentials = config.credentials
+        _warn_of_plain_credentials(address, config)
         self._metadata = None if credentials is None else (("authorization", credentials.header),)
 
     async def call(
@@ -135,6 +137,10 @@ class Controller(OfOneProcess):
     async def call_truncation(self, method: str, request: Any) -> Any:
         """Call a method of the service of truncations. Raises as :meth:`call`."""
         return await self._attempts(TruncationServiceStub, method, request, None, None)
+
+    async def call_cluster_status(self, method: str, request: Any) -> Any:
+        """Call a method of the service about the cluster. Raises as :meth:`call`."""
+        return await self._attempts(ClusterStatusServiceStub, method, request, None, None)
 
     async def _attempts(
         self, stub: Any, method: str, request: Any, timeout_s: float | None, attempts: int | None
@@ -326,3 +332,11 @@ class Controller(OfOneProcess):
 def is_final(error: Exception) -> bool:
     """Tell whether repeating the call would not change the answer."""
     return isinstance(error, RequestError)
+
+
+def _warn_of_plain_credentials(address: ControllerAddress, config: ClientConfig) -> None:
+    if config.credentials is None or address.tls:
+        return
+    distant = [each for each in address.endpoints if not is_loopback(each.host)]
+    if distant:
+        _log.warning("credentials are sent unencrypted: connect to tls://...", controller=str(distant[0]))

@@ -22,21 +22,9 @@ from headrace.client.owner_calls import OwnerCalls
 from headrace.client.reader.cuts import Cuts
 from headrace.client.segment_calls import SegmentCalls
 from headrace.client.services import ClientServices
-from headrace.model.endpoint import is_loopback
-from headrace.runtime import logs
 from headrace.runtime.clock import SystemClock
 from headrace.runtime.entropy import Entropy
 from headrace.runtime.supervisor import Supervisor
-
-_log = logs.logger(__name__)
-
-
-def _warn_of_plain_credentials(address: ControllerAddress, config: ClientConfig) -> None:
-    if config.credentials is None or address.tls:
-        return
-    distant = [each for each in address.endpoints if not is_loopback(each.host)]
-    if distant:
-        _log.warning("credentials are sent unencrypted: connect to tls://...", controller=str(distant[0]))
 
 
 class ClientCore(OfOneProcess):
@@ -44,7 +32,6 @@ class ClientCore(OfOneProcess):
 
     def __init__(self, uri: str, config: ClientConfig, entropy: Entropy) -> None:
         address = ControllerAddress.parse(uri)
-        _warn_of_plain_credentials(address, config)
         clock = SystemClock()
         self.uri = uri
         self.config = config

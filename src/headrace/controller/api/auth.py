@@ -97,6 +97,7 @@ def make_rules(*, readers_manage_groups: bool = True) -> Mapping[str, Rule]:
         "get_sink_watermark": _stream(_READ, _info),
         "get_cut_at": _stream(_READ, _info),
         "truncate_any_stream": _stream(_UPDATE, _info),
+        "get_cluster_status": _root(_UPDATE),
         "report_loads": lambda _: INTERNAL,
         "wait_stream": lambda _: INTERNAL,
         "wait_transactions": lambda _: INTERNAL,

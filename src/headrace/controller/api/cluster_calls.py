@@ -1,9 +1,18 @@
-"""The calls about controllers. Source: protocol, "Cluster", "Buckets of background services"."""
+"""The calls about controllers and the whole cluster. Source: protocol, "Cluster", "Buckets of background
+services"; the last one is of our own.
+"""
 
 from __future__ import annotations
 
+import json
+
+from headrace.cluster.facts_store import find_facts
+from headrace.cluster.status import document_of
+from headrace.controller.buckets.cluster_look import look
 from headrace.controller.buckets.ownership import Buckets
+from headrace.errors import PreconditionError
 from headrace.rpc import convert
+from headrace.rpc.generated import cluster_status_pb2 as sb
 from headrace.rpc.generated import controller_pb2 as pb
 
 _SERVICES = {
@@ -31,3 +40,9 @@ class ClusterCalls:
         return pb.ControllerToBucketMappingResponse(
             mapping={str(endpoint): pb.BucketIds(id=buckets) for endpoint, buckets in mapping.items()}
         )
+
+    async def get_cluster_status(self, request: sb.GetClusterStatusRequest) -> sb.GetClusterStatusResponse:  # noqa: ARG002
+        session = self._buckets.session
+        if await find_facts(session) is None:
+            raise PreconditionError("this server is no cluster: `headrace status --rest` says how it is")
+        return sb.GetClusterStatusResponse(document=json.dumps(document_of(await look(session))))

@@ -131,6 +131,13 @@ class Buckets:
         """Where clients find this controller, as far as that is known."""
         return self._endpoint
 
+    @property
+    def session(self) -> Session:
+        """The present one. Raises SessionExpiredError: this controller has none now."""
+        if self._session is None:
+            raise SessionExpiredError("this controller has no session with the coordinator now: ask another")
+        return self._session
+
     def bucket_of(self, scope: str, stream: str) -> int:
         return bucket_of(scope, stream, self.count)
 

@@ -10,6 +10,7 @@ from headrace.limits import INT64_MAX, INT64_MIN
 from headrace.model.segment_report import Load, SegmentReport, encode_report
 from headrace.rpc.generated import (
     batch_commit_pb2,
+    cluster_status_pb2,
     controller_pb2,
     internal_pb2,
     stream_time_pb2,
@@ -21,6 +22,7 @@ SERVICES = [
     batch_commit_pb2.DESCRIPTOR.services_by_name["BatchCommitService"],
     stream_time_pb2.DESCRIPTOR.services_by_name["StreamTimeService"],
     truncation_pb2.DESCRIPTOR.services_by_name["TruncationService"],
+    cluster_status_pb2.DESCRIPTOR.services_by_name["ClusterStatusService"],
     internal_pb2.DESCRIPTOR.services_by_name["InternalService"],
 ]
 METHODS = {method.name: method for service in SERVICES for method in service.methods}

@@ -20,7 +20,8 @@ SCOPE, STREAM, TABLE = "prn::/scope:s", "prn::/scope:s/stream:t", "prn::/scope:s
 GROUP = "prn::/scope:s/reader-group:g"
 
 TABLE_OF_THE_PROTOCOL = {
-    (ROOT, UPDATE): "createScope deleteScope deleteScopeRecursive getControllerToBucketMapping",
+    (ROOT, UPDATE): """createScope deleteScope deleteScopeRecursive getControllerToBucketMapping
+        getClusterStatus""",
     (ROOT, READ): "listScopes",
     (SCOPE, READ): """checkScopeExists listStreamsInScope listStreamsInScopeForTag listKeyValueTablesInScope
         getReaderGroupConfig createReaderGroup updateReaderGroup deleteReaderGroup""",
