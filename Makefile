@@ -20,8 +20,8 @@ $(STAMP): pyproject.toml requirements.lock
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps -e .
 	touch $(STAMP)
 
-demo: setup  ## the main job: a durable server, 336,776 flights, a PySpark pipeline, every total checked (ARGS=--keep leaves it running; STORE=s3: chunks in a local S3 server, or the URI of a store)
-	$(BIN)/python -m headrace.cli.main demo $(if $(STORE),--storage '$(STORE)') $(ARGS)
+demo: setup  ## the main job: a durable server, 336,776 flights, a PySpark pipeline, every total checked (ARGS=--keep leaves it running; STORE=s3: chunks in a local S3 server, or the URI of a store; CLUSTER=1: a cluster of 3 stores and 2 controllers)
+	$(BIN)/python -m headrace.cli.main demo $(if $(STORE),--storage '$(STORE)') $(if $(CLUSTER),--cluster) $(ARGS)
 
 quick: setup  ## a minute: format, lint, types, layers, drivers, unit tests (not those that are slow or start processes, and few examples of each property)
 	$(MAKE) --jobs 2 --output-sync fmt-check lint types layers

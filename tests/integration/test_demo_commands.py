@@ -11,6 +11,7 @@ from headrace.client import blocking
 from headrace.demo.exploration import commands, headrace_command
 from headrace.demo.ingest import DELAYS, FLIGHTS, SCOPE
 from headrace.testing import LocalServer
+from tests.effort import soak
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 
@@ -45,3 +46,15 @@ def test_every_command_works_as_it_is_printed(tmp_path, capfd, monkeypatch):
         assert answers[3].split() == ["15", "16", "17", "18", "19"]
         shell(stop)
         assert server.process.wait(60) == 0
+
+
+@soak
+def test_the_demo_runs_against_a_cluster_and_leaves_no_process(tmp_path):
+    words = [sys.executable, "-m", "headrace", "demo", "--cluster", "--directory", str(tmp_path / "out")]
+    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, timeout=1200, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "start a cluster" in done.stdout
+    assert "All totals agree: 336,776 flights, each exactly once" in " ".join(done.stdout.split())
+    processes = subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True, check=True).stdout
+    assert str(tmp_path) not in processes
+    assert {path.name for path in (tmp_path / "out").iterdir()} == {"delays.png", "delays.parquet"}

@@ -13,6 +13,7 @@ from urllib.request import urlopen
 
 from headrace.client.blocking import BlockingClient, connect
 from headrace.demo import flights as data
+from headrace.demo.cluster_server import ClusterServer
 from headrace.demo.exploration import commands, headrace_command, near
 from headrace.demo.ingest import (
     BOARD,
@@ -39,7 +40,7 @@ DIRECTORY: Final = "demo-output"
 _DIFFERENCES_SHOWN: Final = 10
 
 
-def run(*, keep: bool, directory: str | None, storage: str | None = None) -> int:
+def run(*, keep: bool, directory: str | None, storage: str | None = None, cluster: bool = False) -> int:
     """Run the demo.
 
     Args:
@@ -47,6 +48,7 @@ def run(*, keep: bool, directory: str | None, storage: str | None = None) -> int
         directory: where results go, ``demo-output`` by default.
         storage: URI of a store; its chunks go below a prefix of this run. ``s3``: a local S3 server.
                 None: chunks in the data directory.
+        cluster: run a cluster on this machine instead of a single server.
 
     Returns:
         An exit code: 0 if every total was right, 1 otherwise.
@@ -56,7 +58,7 @@ def run(*, keep: bool, directory: str | None, storage: str | None = None) -> int
     working = Path(tempfile.mkdtemp(prefix="run-", dir=output))
     # A session of its own: Ctrl-C in the demo must not reach a server that is left running.
     store = LocalS3(working / "s3", own_session=True) if storage == "s3" else None
-    server = LocalServer(working, environment=SETTINGS, own_session=True)
+    server = (ClusterServer if cluster else LocalServer)(working, environment=SETTINGS, own_session=True)
     try:
         if store is not None:
             store.start()
@@ -95,7 +97,7 @@ class _Demo:
         with ThreadPoolExecutor(1, "demo-spark") as pool:
             spark = pool.submit(start_spark, self._working)
             try:
-                with self._report.step("start a durable server") as step:
+                with self._report.step(f"start {_kind(self._server)}") as step:
                     self._server.start()
                     step.remark = self._server.uri
                 with connect(self._server.uri) as client:
@@ -185,10 +187,16 @@ def _below(storage: str, prefix: str) -> str:
 
 
 def _stored(server: LocalServer) -> tuple[int, int]:
-    """Return how many objects of how many bytes the server has made in long-term storage."""
+    """Return how many objects of how many bytes were made in long-term storage."""
     with urlopen(f"{server.rest_url}/v1/debug/statistics", timeout=60) as answer:  # noqa: S310 - our server
-        chunks = json.load(answer)["chunks"]
-    return chunks["objects_created"], chunks["bytes_written"]
+        said = json.load(answer)
+    stores = [each["statistics"] for each in said["stores"].values()] if "stores" in said else [said]
+    chunks = [each["chunks"] for each in stores]
+    return sum(each["objects_created"] for each in chunks), sum(each["bytes_written"] for each in chunks)
+
+
+def _kind(server: LocalServer) -> str:
+    return "a cluster" if isinstance(server, ClusterServer) else "a durable server"
 
 
 def _explain(server: LocalServer) -> None:

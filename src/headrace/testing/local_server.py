@@ -173,7 +173,7 @@ class LocalServer:
         command = _TETHERED if tethered else self._command
         with self.log_path.open("ab") as log:
             process = self._process = self.popen(
-                [*command, "standalone", *self._options(ready), *self.arguments],
+                [*command, *self._words(ready), *self.arguments],
                 stdin=subprocess.PIPE if tethered else None,
                 stdout=log,
                 stderr=log,
@@ -262,8 +262,8 @@ class LocalServer:
 
         await asyncio.to_thread(self.close)
 
-    def _options(self, ready: Path) -> list[str]:
-        options = ["--data-dir", str(self.directory / "data"), "--ready-file", str(ready)]
+    def _words(self, ready: Path) -> list[str]:
+        options = ["standalone", "--data-dir", str(self.directory / "data"), "--ready-file", str(ready)]
         for part in ("controller", "segmentstore", "rest"):
             options += [f"--{part}-port", self.addresses.get(part, ":0").rpartition(":")[2]]
         if self._users is not None:
@@ -287,9 +287,14 @@ class LocalServer:
 
     def memory_bytes(self, *, peak: bool = False) -> int:
         """Return its resident memory, now or at its peak; 0 where the system has no ``/proc``."""
-        name = "VmHWM" if peak else "VmRSS"
-        try:
-            lines = Path(f"/proc/{self.addresses['pid']}/status").read_text().splitlines()
-        except OSError:
-            return 0
-        return next((1024 * int(line.split()[1]) for line in lines if line.startswith(name)), 0)
+        return memory_of(self.addresses["pid"], peak=peak)
+
+
+def memory_of(pid: int, *, peak: bool = False) -> int:
+    """Return the resident memory of a process in bytes; 0 if it is gone, or the system has no ``/proc``."""
+    name = "VmHWM" if peak else "VmRSS"
+    try:
+        lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    except OSError:
+        return 0
+    return next((1024 * int(line.split()[1]) for line in lines if line.startswith(name)), 0)

@@ -9,6 +9,7 @@ _EXAMPLES = """
 headrace demo
 headrace demo --keep
 headrace demo --storage s3
+headrace demo --cluster
 """
 
 
@@ -19,6 +20,7 @@ def declare(name: str, summary: str) -> Verb:
         summary,
         _EXAMPLES,
         flag("--keep", help="leave the server running and print how to explore it"),
+        flag("--cluster", help="run a cluster on this machine: 3 segment stores, 2 controllers, a ZooKeeper"),
         option(
             "--storage", metavar="URI", help="store of the chunks, as of standalone; s3: a local versitygw"
         ),
