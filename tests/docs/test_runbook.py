@@ -66,6 +66,16 @@ def test_a_line_that_nobody_says_would_be_noticed():
         "cache pressure",
         "memory log size",
         "wal queue",
+        "there is no segment store",
+        "there is no controller that places it",
+        "the leader has not placed it yet",
+        "is gone, and the leader has not placed it anew yet",
+        "recovers it",
+        "it failed <n> times at <store>",
+        "ZooKeeper at <servers> gave no session within <s> s",
+        "ZooKeeper does not let this identity use",
+        "this cluster is at format <n>, and this version of Headrace takes part at <m>",
+        "controllers have started and are not ready",
     ],
 )
 def test_every_message_in_a_table_is_in_the_code(words):

@@ -12,6 +12,7 @@ from headrace.cluster.facts_store import create_facts, read_facts
 from headrace.cluster.placement_service import PlacementService
 from headrace.cluster.store_node import StoreNode, encode_store, store_path
 from headrace.coordination.memory import MemoryCoordinator
+from headrace.data_directory.birth_of_cluster import facts_of_directory, found_cluster
 from headrace.data_directory.record import FORMAT
 from headrace.errors import (
     ContainerOfflineError,
@@ -225,6 +226,37 @@ async def test_two_stores_share_containers_and_one_that_leaves_is_relieved(tmp_p
         for server in servers:
             await server.stop()
         await leader.stop()
+
+
+async def test_a_coordinator_that_lost_everything_is_filled_again_from_the_directory(tmp_path):
+    runtime = system_runtime()
+    first, facts = await born(tmp_path, 2)
+
+    async def serve_all(coordinator):
+        """Run a store until it serves everything, and return what the facts say then."""
+        leader = PlacementService(coordinator, 2, SystemClock(), SystemEntropy())
+        leader.start()
+        server = server_at(coordinator)
+        try:
+            await server.start()
+            async with asyncio.timeout(60):
+                while len(leader.placement.claims) < 2:  # noqa: ASYNC110 - both are waited for
+                    await asyncio.sleep(0.01)
+            return await in_session(coordinator, read_facts)
+        finally:
+            await server.stop()
+            await leader.stop()
+
+    before = await serve_all(first)
+    assert before.opened == {0, 1}
+    lost = MemoryCoordinator()
+    with pytest.raises(PreconditionError, match="headrace cluster init"):
+        await server_at(lost).start()
+    with facts_of_directory(str(tmp_path), runtime) as found:
+        files = runtime.filesystem
+        await in_session(lost, lambda session: found_cluster(session, found, str(tmp_path), "memory", files))
+    after = await serve_all(lost)
+    assert (after.system, after.containers, after.opened) == (facts.system, 2, {0, 1})
 
 
 async def test_memory_is_advised_for_what_a_store_can_get(tmp_path, caplog):
