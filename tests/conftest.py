@@ -7,6 +7,7 @@ from hypothesis import settings
 
 from headrace.testing import LocalServer
 from tests import programs
+from tests.compiled_once import compiled_once
 from tests.cpu_seconds import SHOWN_S, CpuSeconds
 from tests.effort import is_quick
 
@@ -50,6 +51,14 @@ def pytest_addoption(parser):
 @pytest.hookimpl(wrapper=True)
 def pytest_collection():
     with _cpu_seconds.collection():
+        return (yield)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report(collector):
+    if not isinstance(collector, pytest.Module):
+        return (yield)
+    with compiled_once(collector.path):
         return (yield)
 
 
