@@ -5,6 +5,7 @@ import signal
 import pytest
 from hypothesis import settings
 
+from headrace.runtime.collector import tune_collector
 from headrace.testing import LocalServer
 from tests import programs
 from tests.compiled_once import compiled_once
@@ -60,6 +61,11 @@ def pytest_make_collect_report(collector):
         return (yield)
     with compiled_once(collector.path):
         return (yield)
+
+
+def pytest_collection_finish():
+    """Do not go through fourteen thousand tests and all modules each time a test has made some objects."""
+    tune_collector()
 
 
 @pytest.hookimpl(wrapper=True)
