@@ -80,6 +80,7 @@ class _ForkServer:
         self._lock = threading.Lock()
         self._owner = os.getpid()
         self._read_at_start = _read_at_start(os.environ)
+        self._used_s = None  # unknown since the last child
         self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
             self._process = subprocess.Popen(
@@ -102,13 +103,17 @@ class _ForkServer:
                 pid = self._control.recv(32)
                 adopted = pid and self._control.recv(32)
             finally:
+                self._used_s = None
                 _want_orphans(False)
         assert adopted, f"the process that forks has ended with {self._process.poll()}"
         return int(pid)
 
     def used_s(self):
-        fields = Path(f"/proc/{self._process.pid}/stat").read_text().rpartition(")")[2].split()
-        return sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
+        """Return what it has used up to its last child: between children it waits."""
+        if self._used_s is None:
+            fields = Path(f"/proc/{self._process.pid}/stat").read_text().rpartition(")")[2].split()
+            self._used_s = sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
+        return self._used_s
 
 
 _fork_server = cache(_ForkServer)

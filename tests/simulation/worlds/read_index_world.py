@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from array import array
 from collections import deque
 from dataclasses import replace
-from functools import lru_cache
 from typing import Any, Final
+
+import numpy as np
 
 from headrace.errors import (
     DataCorruptionError,
@@ -318,21 +318,10 @@ class World:
         assert self.task_failures == []
 
 
-_PIECE_BYTES: Final = 64 << 10
-
-
 def pattern(offset: int, length: int) -> bytes:
     """Bytes which contain their offset: each aligned group of four holds its number."""
-    first, last = offset // _PIECE_BYTES, (offset + length) // _PIECE_BYTES
-    whole = b"".join(map(_pattern_piece, range(first, last + 1)))
-    begin = offset - first * _PIECE_BYTES
-    return whole[begin : begin + length]
-
-
-@lru_cache(maxsize=128)
-def _pattern_piece(number: int) -> bytes:
-    words = _PIECE_BYTES // 4
-    return array("I", range(number * words, (number + 1) * words)).tobytes()
+    numbers = np.arange(offset // 4, (offset + length + 3) // 4, dtype="<u4")
+    return numbers.tobytes()[offset % 4 :][:length]
 
 
 async def settle() -> None:

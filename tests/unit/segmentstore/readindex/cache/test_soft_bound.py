@@ -6,6 +6,7 @@ import random
 
 import pytest
 
+from tests.effort import seeds
 from tests.unit.segmentstore.readindex.cache.test_cache import Owner
 from tests.unit.segmentstore.readindex.world import BLOCK, small_cache
 
@@ -94,7 +95,7 @@ def test_history_finds_room_although_all_of_the_soft_bound_is_not_stored():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", seeds(20))
 def test_appends_that_were_let_in_always_find_memory(seed):
     chance = random.Random(seed)
     cache = soft_cache(48, chance.choice([8, 16, 40]))
