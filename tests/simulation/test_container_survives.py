@@ -10,7 +10,7 @@ from headrace.segmentstore.readindex.read_index import ContainerReadIndex
 from headrace.testing.failures import SimulationError
 from headrace.testing.loop_time import ExactTime
 from tests.effort import is_long, seeds, without_long
-from tests.simulation.found_seeds import ATTRIBUTES, CONTAINER, LONG_CONTAINER
+from tests.simulation.found_seeds import ATTRIBUTES, CONTAINER, LONG_ATTRIBUTES, LONG_CONTAINER
 from tests.simulation.reduction import ALL, Reduction, shrink
 from tests.simulation.run_seeds import Found, choose_seeds, describe, main, run_one, run_seeds, shrink_one
 from tests.simulation.scenarios.container_profile import FAULTS
@@ -26,7 +26,7 @@ def test_merges_within_merges_are_as_good_as_others(seed):
     assert run_one("chains", seed).value.judged > 10
 
 
-@pytest.mark.parametrize("seed", [*seeds(8, 2), *ATTRIBUTES])
+@pytest.mark.parametrize("seed", [*seeds(8, 2), *without_long(ATTRIBUTES, LONG_ATTRIBUTES)])
 def test_attributes_that_leave_memory_are_as_good_as_others(seed):
     assert run_one("attributes", seed).value.judged > 10
 
