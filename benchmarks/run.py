@@ -24,6 +24,7 @@ BENCHMARKS = (
     "benchmarks.endurance",
     "benchmarks.flushes",
     "benchmarks.transactions",
+    "benchmarks.cluster",
     "benchmarks.spark_rates",
     "benchmarks.object_store",
     "benchmarks.object_ingest",

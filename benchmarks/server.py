@@ -13,13 +13,18 @@ from headrace.limits import MIB
 from headrace.testing import LocalServer
 
 
+def cpu_s_of(pid: int) -> float:
+    """CPU seconds a process has used so far."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
 class BenchServer(LocalServer):
     """One durable server on a temporary directory, and its figures."""
 
     def cpu_s(self) -> float:
         """CPU seconds the server has used so far."""
-        fields = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+        return cpu_s_of(self.process.pid)
 
     def statistics(self) -> dict[str, Any]:
         """What ``/v1/debug/statistics`` answers."""

@@ -14,8 +14,8 @@ from benchmarks.server import BenchServer
 from headrace.client import connect
 
 
-async def run(server: BenchServer, in_flight: int, count: int) -> float:
-    async with connect(server.uri) as client:
+async def run(uri: str, in_flight: int, count: int) -> float:
+    async with connect(uri) as client:
         await client.create_scope("bench")
         await client.create_stream("bench", f"txn{in_flight}")
         writer = client.txn_writer("bench", f"txn{in_flight}")
@@ -58,7 +58,7 @@ def main(arguments: list[str] | None = None) -> None:
     with BenchServer() as server:
         p50, _ = durable_write_latency(200)
         for in_flight, count in ((1, 20), (8, 64), (64, 128)):
-            rate = asyncio.run(run(server, in_flight, count * scale))
+            rate = asyncio.run(run(server.uri, in_flight, count * scale))
             print(
                 f"transactions, {in_flight} in flight: {rate:.0f}/s (floor of one: {4 * p50:.2f} ms)",
                 flush=True,
