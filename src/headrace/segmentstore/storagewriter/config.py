@@ -91,7 +91,7 @@ class StorageWriterConfig:
     """Pause between two batches, unless the cache is nearly full: consecutive appends are joined."""
 
     take_timeout_s: float = internal(0.25, simulate=(0.01,))
-    """How long to wait for operations; a clean stop waits as long for the last ones."""
+    """How long to wait for operations before it is seen again how full the cache is."""
 
     pending_operations_max: int = internal(200_000, simulate=(5, 50))
     """Operations waiting here; more stay in the memory log, whose bound then blocks the container."""

@@ -53,7 +53,6 @@ class Intake:
         backlog_bytes: with so many unstored bytes segments are flushed whatever their size and age.
         is_awaited: whether appends wait for what is stored; then, too.
         on_taken: called when there is something new to be flushed or acknowledged.
-        on_idle: called when the log had nothing.
     """
 
     def __init__(
@@ -67,7 +66,6 @@ class Intake:
         backlog_bytes: int,
         is_awaited: Callable[[], bool],
         on_taken: Callable[[], None],
-        on_idle: Callable[[], None],
     ) -> None:
         self._memory_log = memory_log
         self._read_index = read_index
@@ -77,9 +75,8 @@ class Intake:
         self._backlog_bytes = backlog_bytes
         self._is_awaited = is_awaited
         self._on_taken = on_taken
-        self._on_idle = on_idle
-        self.idle = False
-        """The log had nothing when it was last asked."""
+        self.is_queueing = False
+        """Whether operations were taken that are not all queued yet."""
         self.operations_taken = 0
         self._fresh_bytes = 0
         """Appended since it was last seen whether too much waits."""
@@ -96,15 +93,15 @@ class Intake:
                 self._on_taken()
                 continue
             operations = await self._memory_log.take(config.take_operations_max, config.take_timeout_s)
-            self.idle = not operations
             if not operations:
-                self._on_idle()
                 if self._is_pressed():
                     self._relieve(loop.time(), grows=False)
                     self._on_taken()
                 continue
             now = loop.time()
+            self.is_queueing = True
             await self._queue(operations, now)
+            self.is_queueing = False
             if self._schedule.totals.items >= config.pending_operations_max // 2:
                 self._schedule.relieve_items(now, config.pending_operations_max // 4)
             self.operations_taken += len(operations)

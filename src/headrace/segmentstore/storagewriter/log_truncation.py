@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import Final, NamedTuple
 
 from headrace.errors import DataCorruptionError, HeadraceError
@@ -139,6 +140,7 @@ class LogTruncation:
         self._on_pressed = on_pressed
         self._on_looked = on_looked
         self._progress = asyncio.Event()
+        self._forced = asyncio.Event()
         self._blocker: SegmentAggregator | None = None
         """The segment whose oldest operation prevented a truncation of the log, at the last look."""
         self._blocked_checkpoint: int | None = None
@@ -148,6 +150,11 @@ class LogTruncation:
     def on_progress(self) -> None:
         """Something was taken from the log, or stored."""
         self._progress.set()
+
+    def force(self) -> None:
+        """All is awaited: look now, and do not pause for long."""
+        self._progress.set()
+        self._forced.set()
 
     async def run(self) -> None:
         """Acknowledge for ever. Raises: what ``acknowledge`` raises, if it is fatal."""
@@ -171,8 +178,7 @@ class LogTruncation:
                 self._acknowledgements.on_acknowledged(sequence)
             self._press_blockers()
             self._on_looked()
-            interval = self._config.acknowledge_interval_s
-            await asyncio.sleep(interval / 20 if self._schedule.forced else interval)
+            await self._pause(self._config.acknowledge_interval_s)
 
     def acknowledgeable(self) -> int | None:
         """Return the checkpoint up to which the log may be truncated, if there is a new one."""
@@ -188,6 +194,12 @@ class LogTruncation:
                 if sequence is not None and (lowest is None or sequence < lowest):
                     lowest, self._blocker = sequence, aggregator
         return self._acknowledgements.candidate(lowest)
+
+    async def _pause(self, interval_s: float) -> None:
+        self._forced.clear()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(interval_s / 20 if self._schedule.forced else interval_s):
+                await self._forced.wait()
 
     async def _wait_for_progress(self) -> None:
         """Wait until something was taken or stored, or a checkpoint has waited long enough."""

@@ -129,7 +129,6 @@ class StorageWriter:
             backlog_bytes=backlog_bytes,
             is_awaited=is_awaited if makes_objects else _never,
             on_taken=self._on_taken,
-            on_idle=self._wake_flush_waiters,
         )
         self._flush_waiters: list[asyncio.Future[None]] = []
         self._running: asyncio.Task[None] | None = None
@@ -168,11 +167,12 @@ class StorageWriter:
         """
         if self._ended or self._running is None:
             raise ContainerOfflineError("the storage writer does not run")
-        self._intake.idle = False
         self._schedule.force(asyncio.get_running_loop().time())
         self._flushing.wake()
+        self._truncation.force()
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._flush_waiters.append(waiter)
+        self._wake_flush_waiters()
         try:
             await waiter
         finally:
@@ -225,13 +225,16 @@ class StorageWriter:
     def _on_taken(self) -> None:
         self._flushing.wake()
         self._truncation.on_progress()
+        self._wake_flush_waiters()
 
     def _wake_flushing(self) -> None:
         self._flushing.wake()
 
     def _wake_flush_waiters(self) -> None:
         """Wake callers that wait for everything to be stored, if it is."""
-        if not self._flush_waiters or not self._intake.idle or len(self._schedule) or len(self._memory_log):
+        if not self._flush_waiters or self._intake.is_queueing:
+            return
+        if len(self._schedule) or len(self._memory_log):
             return  # what is stored may have appended to tables of the container
         if self._truncation.acknowledgeable() is not None:
             return
