@@ -105,7 +105,7 @@ def store(tmp_path_factory):
 
 
 def test_the_ready_file_has_its_addresses_and_its_number(store):
-    assert store.addresses.keys() == {"segmentstore", "rest", "pid"}
+    assert store.addresses.keys() == {"segmentstore", "rest", "tls", "pid"}
     assert store.addresses["pid"] == store.process.pid
     assert f"headrace is ready: segment store {store.addresses['segmentstore']}, rest " in store.log()
 

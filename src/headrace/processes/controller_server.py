@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 from headrace.client.connections.pool import ConnectionPool
 from headrace.client.connections.tls import tls_context
@@ -59,7 +59,7 @@ class ControllerAddresses:
     """Whether both are encrypted."""
 
     def as_dict(self) -> dict[str, str | bool]:
-        return {"controller": self.controller, "rest": self.rest}
+        return asdict(self)
 
     def __str__(self) -> str:
         return f"controller {self.controller}, rest {self.rest}"

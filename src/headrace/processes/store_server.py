@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 from headrace import __version__
 from headrace.errors import InvalidArgumentError
@@ -33,7 +33,7 @@ class StoreAddresses:
     """Whether both are encrypted."""
 
     def as_dict(self) -> dict[str, str | bool]:
-        return {"segmentstore": self.segmentstore, "rest": self.rest}
+        return asdict(self)
 
     def __str__(self) -> str:
         return f"segment store {self.segmentstore}, rest {self.rest}"

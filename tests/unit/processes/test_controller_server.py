@@ -150,6 +150,7 @@ async def test_it_speaks_tls_with_stores_and_shows_them_a_token(tmp_path):
     async with cluster() as coordinator, member_store(coordinator, token_key=TokenKey(key), tls=contexts):
         server = ControllerServer(config, coordinator=coordinator)
         addresses = await server.start()
+        assert addresses.as_dict()["tls"] is True
         try:
             client_config = ClientConfig(
                 tls_authorities=files.ca, credentials=Credentials.basic("ann", "crimson-password")
