@@ -5,12 +5,15 @@ import signal
 import pytest
 from hypothesis import settings
 
+from headrace.errors import UnsupportedError
+from headrace.local_cluster.zookeeper import find_java
 from headrace.runtime.collector import tune_collector
 from headrace.testing import LocalServer
 from tests import programs
 from tests.compiled_once import compiled_once
 from tests.cpu_seconds import SHOWN_S, CpuSeconds
 from tests.effort import is_quick
+from tests.servers import CLUSTER, kinds
 
 settings.load_profile("check")  # unless --hypothesis-profile names another one
 LocalServer.popen = programs.Popen
@@ -31,7 +34,6 @@ def pytest_collection_modifyitems(items):
 @pytest.fixture(scope="session")
 def zookeeper(tmp_path_factory):
     """A ZooKeeper server, one for all tests of this process; a test takes a root of its own."""
-    from headrace.errors import UnsupportedError
     from headrace.testing.zookeeper_server import ZooKeeperServer
 
     try:
@@ -40,6 +42,22 @@ def zookeeper(tmp_path_factory):
         pytest.skip(str(error))
     with server:
         yield server
+
+
+def pytest_generate_tests(metafunc):
+    if "server_kind" in metafunc.fixturenames:  # not sooner: the profile of hypothesis is known by now
+        metafunc.parametrize("server_kind", kinds(), indirect=True, scope="session")
+
+
+@pytest.fixture(scope="session")
+def server_kind(request):
+    """What kind of server a test of clients is to start."""
+    if request.param == CLUSTER:
+        try:
+            find_java()
+        except UnsupportedError as error:
+            pytest.skip(str(error))
+    return request.param
 
 
 _cpu_seconds = CpuSeconds()

@@ -5,6 +5,7 @@ from headrace.testing import LocalServer
 from headrace.testing.local_server import HEADRACE
 from tests import programs
 from tests.certificates import CertificateFiles
+from tests.cluster_server import ClusterServer
 
 TOKENS_S = 6
 """How long a delegation token is valid; clients renew it 5 s before."""
@@ -33,26 +34,18 @@ USERS = {
 }
 
 
-class SecureServer(LocalServer):
+class _Secure:
     """Its users are ``USERS``. Clients know it by its name: some check no certificate of an address."""
 
-    def __init__(self, directory):
+    def _settings(self, directory):
         self.certificates = CertificateFiles(directory / "certificates")
-        super().__init__(
-            directory,
-            *self.certificates.arguments,
-            "--advertise",
-            "localhost",
-            users=USERS,
-            environment={
-                "HEADRACE_AUTH__TOKEN_LIFETIME_S": str(TOKENS_S),
-                "HEADRACE_AUTH__TOKEN_LEEWAY_S": "0",
-            },
-        )
-
-    @property
-    def uri(self):
-        return f"tls://localhost:{self.addresses['controller'].rpartition(':')[2]}"
+        return {
+            "HEADRACE_ADVERTISE": "localhost",
+            "HEADRACE_TLS__CERT": str(self.certificates.cert),
+            "HEADRACE_TLS__KEY": str(self.certificates.key),
+            "HEADRACE_AUTH__TOKEN_LIFETIME_S": str(TOKENS_S),
+            "HEADRACE_AUTH__TOKEN_LEEWAY_S": "0",
+        }
 
     def connect(self, user="admin", **options):
         """Our client, as a user."""
@@ -77,3 +70,20 @@ class SecureServer(LocalServer):
     def _user(self, verb, name, *options, stdin=""):
         command = [*HEADRACE, "user", verb, name, "--file", str(self.users_path), *options]
         programs.run(command, input=stdin, text=True, check=True, timeout=60)
+
+
+class SecureServer(_Secure, LocalServer):
+    """A standalone server."""
+
+    def __init__(self, directory):
+        super().__init__(directory, users=USERS, environment=self._settings(directory))
+
+
+class SecureCluster(_Secure, ClusterServer):
+    """A cluster whose processes speak TLS with each other, too."""
+
+    def __init__(self, directory):
+        settings = self._settings(directory)
+        authority = str(self.certificates.ca)
+        settings |= {"HEADRACE_STORE_AUTHORITY": authority, "HEADRACE_CONTROLLER_AUTHORITY": authority}
+        super().__init__(directory, users=USERS, environment=settings)

@@ -6,8 +6,8 @@
 import pytest
 
 from headrace.client.blocking import connect
-from headrace.testing import LocalServer
 from tests.interop.java_programs import needs_java_client, run_program
+from tests.servers import running
 
 pytestmark = [pytest.mark.cluster, needs_java_client]
 
@@ -23,12 +23,12 @@ QUICK = {
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory):
+def server(server_kind, tmp_path_factory):
     environment = {f"HEADRACE_{name}": value for name, value in QUICK.items()}
-    with LocalServer(tmp_path_factory.mktemp("java"), environment=environment) as running:
-        yield running
-        assert running.stop() == 0
-        assert " ERROR " not in running.log()
+    with running(server_kind, tmp_path_factory.mktemp("java"), environment=environment) as made:
+        yield made
+        assert made.stop() == 0
+        assert " ERROR " not in made.log()
 
 
 @pytest.fixture

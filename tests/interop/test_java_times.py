@@ -6,17 +6,17 @@ import pytest
 
 from headrace.client import ScalingPolicy, StreamConfiguration
 from headrace.client.blocking import connect
-from headrace.testing import LocalServer
 from tests.interop.java_programs import needs_java_client, run_program
+from tests.servers import running
 
 pytestmark = [pytest.mark.cluster, needs_java_client]
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory):
+def server(server_kind, tmp_path_factory):
     period = {"HEADRACE_CONTROLLER__WATERMARKS__PERIOD_S": "0.2"}
-    with LocalServer(tmp_path_factory.mktemp("java"), environment=period) as running:
-        yield running
+    with running(server_kind, tmp_path_factory.mktemp("java"), environment=period) as made:
+        yield made
 
 
 def windows(server, scope, kind):

@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.secure_server import TOKENS_S, USERS, SecureServer
+from tests.secure_server import TOKENS_S, USERS
+from tests.servers import running_secure
 
 pytestmark = [
     pytest.mark.cluster,
@@ -24,15 +25,15 @@ _DENIED_S = 5
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory):
-    with SecureServer(tmp_path_factory.mktemp("wheel")) as running:
-        with running.connect_blocking() as client:
+def server(server_kind, tmp_path_factory):
+    with running_secure(server_kind, tmp_path_factory.mktemp("wheel")) as made:
+        with made.connect_blocking() as client:
             client.create_scope("sales")
             client.create_scope("other")
             client.create_stream("sales", "shared")
-        yield running
-        assert running.stop() == 0
-        assert " ERROR " not in running.log()
+        yield made
+        assert made.stop() == 0
+        assert " ERROR " not in made.log()
 
 
 @pytest.fixture

@@ -13,6 +13,7 @@ from headrace.client.blocking import connect as connect_blocking
 from headrace.model.hashing import SEED_ROUTING_KEY, murmur3
 from headrace.model.key_space import hash_to_position
 from headrace.testing import LocalServer
+from tests.servers import running
 
 HAS_WHEEL = sys.version_info < (3, 12)
 
@@ -250,9 +251,9 @@ QUICK = {
 }
 
 
-async def test_a_stream_that_splits_by_itself_is_read_whole_and_in_order_per_key():
+async def test_a_stream_that_splits_by_itself_is_read_whole_and_in_order_per_key(server_kind, tmp_path):
     environment = {f"HEADRACE_SCALING__{name}": value for name, value in QUICK.items()}
-    async with LocalServer(None, "--in-memory", environment=environment) as server:
+    with running(server_kind, tmp_path, environment=environment) as server:
         manager = wheel.StreamManager(server.uri)
         manager.create_scope("s")
         policy = wheel.StreamScalingPolicy.auto_scaling_policy_by_event_rate(100, 2, 1)
