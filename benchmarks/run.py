@@ -25,6 +25,7 @@ BENCHMARKS = (
     "benchmarks.flushes",
     "benchmarks.transactions",
     "benchmarks.cluster",
+    "benchmarks.cluster_moves",
     "benchmarks.spark_rates",
     "benchmarks.object_store",
     "benchmarks.object_ingest",
