@@ -45,9 +45,9 @@ async def find_identity(provider: ChunkProvider) -> str | None:
     try:
         return await read_identity(provider)
     except DataCorruptionError:
-        if (await provider.info(IDENTITY_NAME)).length >= IDENTITY_BYTES:
-            raise
-        return None
+        if (await provider.info(IDENTITY_NAME)).length < IDENTITY_BYTES:
+            return None
+    return await read_identity(provider)  # again: another server may have been about to write it
 
 
 async def make_identity(provider: ChunkProvider, system: str) -> str:

@@ -53,6 +53,23 @@ async def test_a_used_directory_makes_no_identity(store):
     assert not store.objects
 
 
+async def test_an_identity_that_another_server_is_just_writing_is_no_damage(store):
+    """Stores of a cluster start at the same time, and a file is there before its bytes are."""
+
+    class BeingWritten(MemoryChunkProvider):
+        reads = 0
+
+        async def read(self, name, offset, length):
+            self.reads += 1
+            found = await store.read(name, offset, length)
+            return b"" if self.reads == 1 else found
+
+        info = staticmethod(store.info)
+
+    await store.create(IDENTITY_NAME, [encode_identity(OURS)])
+    await claim(BeingWritten(), is_new=True)
+
+
 async def test_of_two_servers_one_wins(store):
     class Slow(MemoryChunkProvider):
         async def create(self, name, *args, **options):
