@@ -212,7 +212,8 @@ async def test_streams_are_made_written_and_read_through_controllers_that_come_a
     assert get(rest, "/live").status_code == 200
     async with member_store(root) as endpoint:
         addresses = await asyncio.to_thread(first.addresses)
-        assert addresses == {"controller": addresses["controller"], "rest": rest, "pid": first.process.pid}
+        pid = first.process.pid
+        assert addresses == {"controller": addresses["controller"], "rest": rest, "tls": False, "pid": pid}
         await write_and_read(addresses, [b"one"], create=True)
         code, found = await asyncio.to_thread(status, root)
         assert code == 0, found
