@@ -280,7 +280,9 @@ def has_bytes(directory, wanted):
 
 
 def has_taken_over(addresses, found):
-    return found["leader"] == addresses["rest"] and not found["freeBuckets"]
+    """The dead had two sessions, which do not end at the same moment: as candidate, and for its buckets."""
+    alone = [each["address"] for each in found["controllers"]] == [addresses["controller"]]
+    return alone and found["leader"] == addresses["rest"] and not found["freeBuckets"]
 
 
 async def write_and_read(addresses, events, *, create=False):
