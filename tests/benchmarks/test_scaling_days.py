@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.scaling import DAYS, STEP_AT_S, run_day, table
-from tests.effort import seeds, soak
+from tests.effort import sampled, seeds, soak
 
 PAGE = Path(__file__).parents[2] / "docs" / "flows" / "scale.md"
 
@@ -33,7 +33,9 @@ def test_segments_are_merged_after_the_load_has_gone_and_not_sooner():
     assert course.segments_end <= 2
 
 
-@pytest.mark.parametrize("name", ["flat", "bursts", "bursts: 4", "transactions", "tenfold step, 0.9"])
+@pytest.mark.parametrize(
+    "name", sampled(["flat", "bursts", "bursts: 4", "transactions", "tenfold step, 0.9"], 2)
+)
 def test_a_load_that_stays_as_it_is_leaves_the_segments_as_they_are(name):
     course = day(name)
     assert course.merges == 0

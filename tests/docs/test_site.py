@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import headrace
+from tests.effort import soak
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted((ROOT / "docs").rglob("*.md"))
@@ -79,6 +80,7 @@ def fetched(text):
     return parser.found
 
 
+@soak
 @pytest.mark.slow
 def test_the_site_shows_every_page_and_asks_no_other_host(site):
     for page in PAGES:
@@ -108,6 +110,7 @@ def test_every_public_name_of_the_package_is_on_a_page_of_the_reference():
     assert set(headrace.__all__) - modules - older_names - documented == set()
 
 
+@soak
 @pytest.mark.slow
 def test_the_search_has_guides_in_front_of_pages_for_builders_and_of_twins(site):
     """What the search multiplies the score of a page by, as its index says it."""

@@ -22,7 +22,7 @@ from headrace.rpc.generated import controller_pb2 as pb
 from headrace.rpc.generated.controller_pb2_grpc import ControllerServiceStub
 from headrace.rpc.refusals import told_error
 from headrace.testing import LocalServer
-from tests.effort import examples
+from tests.effort import examples, soak
 from tests.unit.controller.calls import eventually
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.usefixtures("clean_end")]
@@ -239,6 +239,7 @@ async def flooding(client, stream, configuration, size=20, keys=50):
         task.cancel()
 
 
+@soak
 async def test_a_stream_that_splits_by_itself_is_whole_after_kills_during_the_splits(server):
     policy = StreamConfiguration(scaling=ScalingPolicy.by_event_rate(1, scale_factor=24))
     async with connect(server.uri, PATIENT) as client:
@@ -259,6 +260,7 @@ async def test_a_stream_that_splits_by_itself_is_whole_after_kills_during_the_sp
         assert await flood.found() == {f"key-{number}": list(range(flood.written)) for number in range(50)}
 
 
+@soak
 async def test_retention_drops_what_it_may_and_no_more_over_kills(server):
     policy = StreamConfiguration(retention=RetentionPolicy.by_size(RETAINED))
     async with connect(server.uri, PATIENT) as client:

@@ -13,6 +13,7 @@ from headrace.testing import LocalServer
 from headrace.wire import commands as c
 from headrace.wire.frames import FrameDecoder, encode
 from tests.certificates import CertificateFiles
+from tests.effort import soak
 
 pytestmark = pytest.mark.cluster
 
@@ -146,6 +147,7 @@ async def test_clients_that_do_not_take_what_they_ask_for(server):
     good.writer.close()
 
 
+@soak
 @pytest.mark.slow
 async def test_clients_that_do_not_take_the_tables_that_they_ask_for(server):
     good = await Client.open(server)

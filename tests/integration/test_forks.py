@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from headrace.testing import LocalServer
-from tests.effort import examples, is_long
+from tests.effort import examples, is_long, without_long
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 
@@ -35,7 +35,7 @@ def server(tmp_path_factory):
 
 @pytest.mark.timeout(LIMIT_S + 60)
 @pytest.mark.parametrize("activities", ACTIVITIES if is_long() else [" ".join(ACTIVITIES)])
-@pytest.mark.parametrize("face", ["threads", "asyncio", "uvloop"])
+@pytest.mark.parametrize("face", without_long(["threads", "asyncio", "uvloop"], ["uvloop"]))
 def test_a_program_forks_whatever_its_client_does(server, face, activities):
     environment = {
         **os.environ,

@@ -110,7 +110,9 @@ def test_a_log_that_does_not_sync_is_convicted(seed, monkeypatch):
 
 @pytest.mark.cluster
 @pytest.mark.slow
-@pytest.mark.parametrize(("scenario", "seed"), sampled([("data_plane", 223), ("writers", 3)]))
+@pytest.mark.parametrize(
+    ("scenario", "seed"), sampled([("data_plane", 238), ("data_plane", 223), ("writers", 3)])
+)
 def test_the_same_seed_is_the_same_run_whatever_the_hash_seed_and_wherever_objects_lie(scenario, seed):
     command = [
         sys.executable,
