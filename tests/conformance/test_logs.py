@@ -4,13 +4,19 @@ from dataclasses import replace
 
 import pytest
 
+from headrace.runtime.blocking import SystemThreads
 from headrace.runtime.context import system_runtime
+from headrace.runtime.filesystem import OsFilesystem
 from headrace.runtime.read_only_files import ReadOnlyFiles
+from headrace.storage.providers.config import ChunkThreadsConfig
+from headrace.storage.providers.files.chunk_threads import ChunkThreads
+from headrace.storage.providers.files.filesystem import FilesystemChunkProvider
+from headrace.storage.providers.memory import MemoryChunkProvider
 from headrace.testing.conformance.wal import LogsContract
 from headrace.testing.filesystem import SimulatedFilesystem
 from headrace.wal.memory import MemoryLogStore
 from headrace.wal.memory_logs import MemoryLogs
-from headrace.wal.stores import find_logs, make_logs
+from headrace.wal.stores import LogBucket, find_logs, make_logs
 from tests.unit.wal.world import SMALL, Machine
 
 
@@ -37,6 +43,52 @@ class TestFileLogs(LogsContract):
         for name in names:
             (self.directory / "wal" / name).mkdir(parents=True)
         assert found.numbers() == [2, 10]
+
+
+class TestObjectLogs(LogsContract):
+    @pytest.fixture(autouse=True)
+    def _storage(self):
+        self.store = MemoryChunkProvider()
+
+    def make_store(self):
+        return self.store
+
+    def make_logs(self):
+        bucket = LogBucket("memory://", self.make_store)
+        return make_logs("", system_runtime(), SMALL, bucket=bucket)
+
+
+class TestObjectLogsInADirectory(TestObjectLogs):
+    """Each look has threads of its own."""
+
+    @pytest.fixture(autouse=True)
+    async def _storage(self, tmp_path):
+        self.directory = str(tmp_path)
+        self.made = []
+        yield
+        for logs in self.made:
+            await logs.close()
+
+    def make_store(self):
+        threads = ChunkThreads.start(SystemThreads(), ChunkThreadsConfig(writes=2, reads=2))
+        return ClosingProvider(threads, self.directory)
+
+    def make_logs(self):
+        self.made.append(super().make_logs())
+        return self.made[-1]
+
+
+class ClosingProvider(FilesystemChunkProvider):
+    """Has its threads for itself."""
+
+    def __init__(self, threads, directory):
+        super().__init__(directory, OsFilesystem(), threads)
+        self._own_threads = threads
+
+    async def close(self):
+        await super().close()
+        self._own_threads.close()
+        await self._own_threads.wait_closed()
 
 
 async def test_a_log_that_is_made_or_deleted_survives_the_loss_of_power():

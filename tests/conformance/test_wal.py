@@ -4,7 +4,13 @@ from dataclasses import replace
 
 import pytest
 
-from headrace.runtime.entropy import SeededEntropy
+from headrace.errors import StorageFullError
+from headrace.runtime.blocking import BlockingPool
+from headrace.runtime.entropy import SeededEntropy, SystemEntropy
+from headrace.runtime.filesystem import OsFilesystem
+from headrace.storage.providers.files.chunk_threads import ChunkThreads
+from headrace.storage.providers.files.filesystem import FilesystemChunkProvider
+from headrace.storage.providers.memory import MemoryChunkProvider
 from headrace.testing.conformance.wal import WalContract
 from headrace.testing.disk import DiskConfig
 from headrace.testing.distant_wal import make_distant
@@ -12,6 +18,9 @@ from headrace.wal.config import WalConfig
 from headrace.wal.file import FileWal
 from headrace.wal.loop_writes import LoopWrites, LoopWritesConfig
 from headrace.wal.memory import MemoryLogStore, MemoryWal
+from headrace.wal.objects.config import ObjectLogConfig
+from headrace.wal.objects.object_format import HEADER_BYTES
+from headrace.wal.objects.object_wal import ObjectWal
 from tests.unit.wal.world import SMALL, Machine
 
 
@@ -100,3 +109,52 @@ class TestFileWalOnASimulatedDiskWithoutDirectWrites(TestFileWalOnTheSimulatedDi
 
 class TestFileWalThatWritesOnASimulatedLoop(TestFileWalOnTheSimulatedDisk):
     loop_writes = True
+
+
+class BucketWithAQuota(MemoryChunkProvider):
+    """Once it is full, it has space for heads, claims and fences, and for no record."""
+
+    is_full = False
+
+    async def create(self, name, buffers=(), beside=None):
+        if self.is_full and sum(map(len, buffers)) > HEADER_BYTES:
+            raise StorageFullError("the quota of the bucket is used up")
+        await super().create(name, buffers, beside)
+
+
+class TestObjectWal(WalContract):
+    config = ObjectLogConfig(full_pause_s=0.001)
+
+    @pytest.fixture(autouse=True)
+    def _storage(self):
+        self.store = BucketWithAQuota()
+
+    def make_wal(self):
+        return ObjectWal(self.store, 3, SystemEntropy(), SMALL, self.config)
+
+    def fill_storage(self):
+        self.store.is_full = True
+        return True
+
+    def free_storage(self):
+        self.store.is_full = False
+
+
+class TestObjectWalOfFewRecordsAtATime(TestObjectWal):
+    """Frames wait for one another, and share records."""
+
+    config = ObjectLogConfig(full_pause_s=0.001, window=1, record_bytes_max=200)
+
+
+class TestObjectWalInADirectory(WalContract):
+    @pytest.fixture(autouse=True)
+    async def _storage(self, tmp_path):
+        self.pool = BlockingPool(4, "chunks")
+        self.store = FilesystemChunkProvider(str(tmp_path), OsFilesystem(), ChunkThreads.shared(self.pool))
+        yield
+        await self.store.close()
+        self.pool.close()
+        await self.pool.wait_closed()
+
+    def make_wal(self):
+        return ObjectWal(self.store, 3, SystemEntropy(), SMALL)

@@ -74,9 +74,10 @@ ROOMS = {
     "storage/providers": (3_700, "files, object stores, HDFS"),
     "storage/transfer": (640, "copy, export, import"),
     "testing": (9_700, "simulation, faults, conformance kits"),
-    "wal": (5_480, "logs, and what keeps them"),
+    "wal": (7_750, "logs, and what keeps them"),
     "wal/.": (1_550, "the contract, frames, logs in memory"),
     "wal/file": (3_930, "fenced, recycled files that recover"),
+    "wal/objects": (2_200, "objects that are created once, in a bucket"),
     "web": (1_530, "the listener, health, metrics, refusals, what is asked of stores"),
     "wire": (2_760, "each command of the protocol, and of our own"),
 }

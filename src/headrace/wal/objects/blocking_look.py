@@ -1,0 +1,44 @@
+"""Looks at a store from code that may wait, wherever it runs: each look has a thread with a loop."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import TypeVar
+
+from headrace.runtime.blocking import start_thread
+from headrace.wal.objects.log_objects import LogObjects
+from headrace.wal.objects.object_calls import ObjectCalls
+from headrace.wal.objects.requests import Plan
+
+R = TypeVar("R")
+
+
+class BlockingLook:
+    """``make_store`` makes the store anew for each look, on its loop; it is closed behind it."""
+
+    def __init__(self, make_store: Callable[[], LogObjects]) -> None:
+        self._make_store = make_store
+
+    def run(self, plan: Plan[R]) -> R:
+        """Return the result of a plan that changes nothing; raises what it raises."""
+        results: list[R] = []
+        errors: list[BaseException] = []
+
+        def look() -> None:
+            try:
+                results.append(asyncio.run(self._run(plan)))
+            except BaseException as error:  # noqa: BLE001 - raised again in the thread of the caller
+                errors.append(error)
+
+        start_thread("log-look", look).join()
+        if errors:
+            raise errors[0]
+        return results[0]
+
+    async def _run(self, plan: Plan[R]) -> R:
+        store = self._make_store()
+        try:
+            return await ObjectCalls(store).run(plan)
+        finally:
+            await store.close()
