@@ -24,7 +24,7 @@ from headrace.data_directory.record import (
     recorded_cluster,
 )
 from headrace.data_directory.taken_directory import take_directory
-from headrace.errors import InvalidArgumentError, PreconditionError
+from headrace.errors import InvalidArgumentError, PreconditionError, UnsupportedError
 from headrace.runtime.context import Runtime
 from headrace.runtime.filesystem import Filesystem
 from headrace.runtime.host_id import find_host_id
@@ -38,6 +38,7 @@ class _AsRecorded:
 
     data_dir: str
     storage: str | None = None
+    log: str | None = None
     in_memory: bool = False
     containers: int | None = None
 
@@ -57,6 +58,10 @@ def facts_of_directory(directory: str, runtime: Runtime) -> Iterator[Facts]:
         raise InvalidArgumentError(f"{directory} has no data of a server: nothing was made")
     taken = take_directory(_AsRecorded(directory), runtime, of_cluster=True)
     try:
+        if taken.store.log:
+            raise UnsupportedError(
+                f"the log of {directory} is in {taken.store.log}: a cluster cannot go on with that yet"
+            )
         opened = frozenset(range(taken.containers)).difference(taken.store.unmade)
         for container_id in sorted(opened):
             replay_container(container_id, find_logs(directory, files).log(container_id))

@@ -10,6 +10,7 @@ from typing import Final, Protocol
 
 from headrace.data_directory.advised_commands import advised_rebuild, file_location, serve_command
 from headrace.data_directory.chunk_root import chunk_root
+from headrace.data_directory.log_place import bucket_of
 from headrace.data_directory.lost_logs import check_store
 from headrace.data_directory.record import (
     FILE_NAME,
@@ -62,6 +63,10 @@ class StoreChoice(Protocol):
         """URI; None: as recorded, and ``chunks`` in a new directory."""
 
     @property
+    def log(self) -> str | None:
+        """URI of a bucket for the log; None: as recorded, and ``wal`` in a new directory."""
+
+    @property
     def in_memory(self) -> bool: ...
 
 
@@ -85,6 +90,9 @@ class ChunkStore:
 
     format: int = FORMAT
     """At which the system is: a cluster may be at an earlier one than this version."""
+
+    log: str = ""
+    """URI of the bucket of the logs; "" if they are in the data directory."""
 
     @property
     def root(self) -> str | None:
@@ -128,7 +136,11 @@ def find_store(choice: StoreChoice, runtime: Runtime) -> ChunkStore:
 def facts_of(store: ChunkStore, directory: str) -> dict[str, str]:
     """Return what the record of a directory says of its store; "" removes a key."""
     is_default = store.root == chunk_root(directory)
-    return {"system": store.system, "storage": "" if is_default else str(store.location)}
+    return {
+        "system": store.system,
+        "storage": "" if is_default else str(store.location),
+        "log": store.log,
+    }
 
 
 def check_file_store(files: Filesystem, store: ChunkStore, directory: str) -> None:
@@ -178,7 +190,7 @@ async def claim_store(
         record()
         return
     await look_identity(*facts, is_new=store.is_new)
-    logs = find_logs(directory, runtime.filesystem)
+    logs = find_logs(directory, runtime.filesystem, bucket_of(store.log, runtime))
     await check_store(patient, store.location, directory, store.unmade, logs, runtime.filesystem)
     await prove_store(patient, runtime.entropy)
     record()

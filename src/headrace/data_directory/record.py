@@ -113,6 +113,13 @@ def recorded_storage(files: Filesystem, directory: str) -> str:
     return _recorded(files, directory, "storage")
 
 
+def recorded_log(files: Filesystem, directory: str) -> str:
+    """Return the URI of the bucket of a directory's logs; "" if they are in it, or if its record cannot be
+    read.
+    """
+    return _recorded(files, directory, "log")
+
+
 def recorded_cluster(files: Filesystem, directory: str) -> str:
     """Return the URI of what the stores agree through that have a directory; "" if it is no cluster's, or if
     its record cannot be read.

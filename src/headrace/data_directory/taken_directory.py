@@ -18,6 +18,7 @@ from headrace.data_directory.chunk_store import (
     find_store,
     store_of,
 )
+from headrace.data_directory.log_place import bucket_of, choose_log, claim_log, find_log_system
 from headrace.data_directory.lost_logs import check_logs
 from headrace.data_directory.record import (
     CONTAINERS_DEFAULT,
@@ -28,7 +29,7 @@ from headrace.data_directory.record import (
     recorded_cluster,
 )
 from headrace.data_directory.unfinished_rebuild import refuse_unfinished
-from headrace.errors import PreconditionError
+from headrace.errors import InvalidArgumentError, PreconditionError
 from headrace.runtime.context import Runtime
 from headrace.runtime.directory_lock import DirectoryLock, describe_process
 from headrace.runtime.filesystem import Filesystem
@@ -90,21 +91,38 @@ def take_directory(choice: DirectoryChoice, runtime: Runtime, *, of_cluster: boo
 def _recognise(choice: DirectoryChoice, runtime: Runtime) -> tuple[int, ChunkStore]:
     """Return the number of containers of a locked directory, and its store."""
     files, directory = runtime.filesystem, choice.data_dir
-    logs = find_logs(directory, files)
     refuse_unfinished(files, directory)
     made_with = containers_of(files, directory)
+    has_data = made_with is not None or files.exists(f"{directory}/wal")
+    log = choose_log(choice.log, files, directory, has_data=has_data)
+    bucket = bucket_of(log, runtime)
+    logs = find_logs(directory, files, bucket)
+    store = replace(find_store(choice, runtime), log=log)
+    present = None if bucket is None else find_log_system(bucket)
     containers = choice.containers or made_with or CONTAINERS_DEFAULT
-    store = find_store(choice, runtime)
+    if made_with is None and present is not None:  # an empty directory goes on with the log
+        containers, store = present.containers, replace(store, system=present.system)
+        if choice.containers not in {None, containers}:
+            raise InvalidArgumentError(
+                f"the log in {log} was made with {containers} containers, {choice.containers} were "
+                "requested: leave the number out"
+            )
     check_file_store(files, store, directory)
     facts = facts_of(store, directory)
     if made_with is None and not files.exists(f"{directory}/wal"):
         # if there are chunks, the number is not known
-        check_logs(logs, files, directory, containers, store.root)
+        unmade = check_logs(logs, files, directory, containers, store.root)
+        if store.root is not None and len(unmade) < containers and not files.exists(store.root):
+            raise InvalidArgumentError(
+                f"the log in {log} was used with chunks that are not in {store.root}: name their store, too"
+            )
         if store.root is not None:
             make_chunk_root(files, store.root)  # first: the record proves that there was one
     if made_with is not None or store.root is not None or files.exists(f"{directory}/wal"):
         check_data_directory(files, directory, containers, facts)
     # Else the record is made once it is known whose the store is.
+    if bucket is not None:
+        claim_log(bucket, store.system, containers, directory, runtime)
     if store.root is not None:
         check_chunk_root(files, store.root)
     unmade = check_logs(logs, files, directory, containers, store.root)

@@ -240,7 +240,7 @@ def _complete(config: ClusterStoreConfig, facts: Facts) -> ClusterStoreConfig:
     Raises:
         InvalidArgumentError: a setting says something else.
     """
-    told = {"containers": facts.containers, "storage": facts.storage}
+    told = {"containers": facts.containers, "storage": facts.storage, "log": facts.log}
     for name, fact in told.items():
         given = getattr(config, name)
         if given is not None and given != fact:

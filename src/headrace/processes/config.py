@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from headrace.controller.config import ControllerConfig
+from headrace.data_directory.log_place import parse_log
 from headrace.errors import InvalidArgumentError
 from headrace.limits import CONTAINERS_MAX, GIB, MIB
 from headrace.processes.process_config import PARTS, PORT_MAX, Part, ProcessConfig
@@ -31,6 +32,11 @@ class SegmentStoreConfig(ProcessConfig):
         None,
         help="URI of long-term storage: s3://bucket/prefix, gs://, az://, hdfs://host:port/directory or "
         "file:///mnt/chunks; no secrets. None: as the last start; for a new directory, `chunks` in it.",
+    )
+    log: str | None = tunable(
+        None,
+        help="URI of a bucket that has the log: s3://bucket/prefix, gs:// or az://; no secrets. None: as the "
+        "last start; for a new directory, `wal` in it.",
     )
     in_memory: bool = tunable(default=False, help="Store nothing on disk; all data are lost at the end.")
     advertise_segmentstore: str | None = tunable(
@@ -101,10 +107,12 @@ class SegmentStoreConfig(ProcessConfig):
             raise InvalidArgumentError(f"{self.containers} containers: 1 to {CONTAINERS_MAX}")
         if not (self.data_dir or self.in_memory):
             raise InvalidArgumentError("data_dir is empty: it names the directory of all data")
+        if self.in_memory and (self.storage is not None or self.log is not None):
+            raise InvalidArgumentError("with in_memory nothing is stored: leave out storage and log")
         if self.storage is not None:
-            if self.in_memory:
-                raise InvalidArgumentError("with in_memory nothing is stored: leave out storage")
             StorageLocation.parse(self.storage)
+        if self.log is not None and str(parse_log(self.log)) == self.storage:
+            raise InvalidArgumentError("log and storage name one place: give each a prefix of its own")
         ProcessConfig.check(self)
 
     def place(self) -> str:

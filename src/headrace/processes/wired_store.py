@@ -11,6 +11,7 @@ from typing import Final
 
 from headrace.data_directory.chunk_root import make_chunk_root, proof_of
 from headrace.data_directory.chunk_store import ChunkStore, StoreClaim, claim_store, note_store, store_of
+from headrace.data_directory.log_place import bucket_of
 from headrace.model.endpoint import Endpoint
 from headrace.processes.cluster_containers import GivenContainers
 from headrace.processes.config import SegmentStoreConfig
@@ -114,6 +115,7 @@ class WiredStore:
             in_memory=config.in_memory,
             frames=self._frames,
             loop_writes=self._loop_writes,
+            bucket=bucket_of(self._chunk_store.log, runtime),
         )
         self._supervisor = Supervisor("segment store")
         self._chunk_threads: ChunkThreads | None = None
@@ -345,6 +347,7 @@ class WiredStore:
         if self.log_is_stalled:
             self.is_stalled = True
             return  # a container that has not ended uses it
+        await self._logs.close()
         if self._chunk_threads is not None:
             self._chunk_threads.close()
             try:

@@ -132,6 +132,9 @@ class Logs(FoundLogs, Protocol):
             OSError: not all of it is deleted. May be repeated.
         """
 
+    async def close(self) -> None:
+        """Release what all of them share, once each is closed. Idempotent."""
+
 
 def look_steadily(look: Callable[[], T]) -> T:
     """Return what ``look`` returns, and look again if an owner truncated the log meanwhile.

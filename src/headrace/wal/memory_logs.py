@@ -74,3 +74,6 @@ class MemoryLogs:
 
     async def delete(self, container: int) -> None:
         self._store.delete_log(f"{_PREFIX}{container}")
+
+    async def close(self) -> None:
+        """They share nothing that is open."""

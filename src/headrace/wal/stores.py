@@ -18,6 +18,9 @@ from headrace.wal.memory_logs import MemoryLogs
 from headrace.wal.objects.config import ObjectLogConfig
 from headrace.wal.objects.log_objects import LogObjects
 from headrace.wal.objects.logs import FoundObjectLogs, ObjectLogs
+from headrace.wal.objects.system_plan import LogSystem
+
+__all__ = ["LogBucket", "LogSystem", "find_logs", "make_logs"]
 
 _DIRECTORY: Final = "wal"
 """Of the logs, in the data directory."""
@@ -31,6 +34,14 @@ class LogBucket:
     """The URI, for messages."""
     make_store: Callable[[], LogObjects]
     """Makes the store for the loop that it is called on, which may be one of a thread."""
+
+    def find_system(self) -> LogSystem | None:
+        """Return whose logs these are; see ``FoundObjectLogs.find_system``. Waits for the store."""
+        return FoundObjectLogs(self.place, self.make_store).find_system()
+
+    def claim_system(self, system: LogSystem) -> LogSystem:
+        """Claim it for a system; see ``FoundObjectLogs.claim_system``. Waits for the store."""
+        return FoundObjectLogs(self.place, self.make_store).claim_system(system)
 
 
 def find_logs(data_directory: str, files: Filesystem, bucket: LogBucket | None = None) -> FoundLogs:

@@ -16,6 +16,7 @@ from headrace.cli.inspect.chunk_access import ChunkAccess
 from headrace.cli.output import print_json, print_line, progress
 from headrace.data_directory.advised_commands import advised_rebuild, file_location
 from headrace.data_directory.chunk_root import chunk_root
+from headrace.data_directory.log_place import bucket_of
 from headrace.data_directory.lost_logs import find_unmade
 from headrace.data_directory.record import (
     FILE_NAME,
@@ -24,11 +25,13 @@ from headrace.data_directory.record import (
     describe_surplus,
     find_used_log,
     recorded_cluster,
+    recorded_log,
     recorded_storage,
     system_of,
 )
 from headrace.errors import CorruptionError, DataCorruptionError, InvalidArgumentError, SnapshotLostError
 from headrace.model.hashing import container_of
+from headrace.runtime.context import system_runtime
 from headrace.runtime.directory_lock import LOCK_NAME
 from headrace.runtime.kernel_locks import is_locked
 from headrace.runtime.read_only_files import ReadOnlyFiles
@@ -62,7 +65,8 @@ class InspectedData:
             raise InvalidArgumentError("the name of the data directory is empty")
         self.directory = directory.rstrip("/") or "/"
         self.files = ReadOnlyFiles()
-        self._logs = find_logs(self.directory, self.files)
+        bucket = bucket_of(recorded_log(self.files, self.directory), system_runtime())
+        self._logs = find_logs(self.directory, self.files, bucket)
         check_is_directory(self.files, self.directory)
         self._access = access or ChunkAccess()
         self.problem = ""

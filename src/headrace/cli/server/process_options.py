@@ -22,6 +22,12 @@ DATA: Final = (
         type=NotEmpty("the URI"),
         help="store of the chunks: s3://bucket/prefix, gs://, az://, hdfs://",
     ),
+    option(
+        "--log",
+        metavar="URI",
+        type=NotEmpty("the URI"),
+        help="bucket of the log, to outlive this machine: s3://bucket/prefix, gs://, az://",
+    ),
     click.Option(
         ["--in-memory"],
         is_flag=True,

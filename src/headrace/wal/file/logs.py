@@ -119,3 +119,6 @@ class FileLogs(FoundFileLogs):
         self._files.fsync_directory(path)
         self._files.rmdir(path)
         self._files.fsync_directory(self._directory)
+
+    async def close(self) -> None:
+        """They share nothing that is open."""

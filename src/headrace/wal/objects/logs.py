@@ -22,6 +22,7 @@ from headrace.wal.objects.object_format import Kind, ObjectHeader
 from headrace.wal.objects.object_names import claim_name, containers_in, log_prefix, record_name
 from headrace.wal.objects.object_wal import ObjectWal
 from headrace.wal.objects.requests import list_names
+from headrace.wal.objects.system_plan import LogSystem, claim_system, find_system
 from headrace.wal.objects.truncation_plan import delete_garbage
 
 _BATCH_RECORDS_MAX: Final = 16
@@ -112,6 +113,24 @@ class FoundObjectLogs:
             return sorted(set(containers_in(self._look.run(list_names("")))))
         except WalWriteError as error:
             raise OSError(str(error)) from error
+
+    def find_system(self) -> LogSystem | None:
+        """Return whose logs these are, None if nobody has claimed the store.
+
+        Raises:
+            DataCorruptionError: that is damaged.
+            WalWriteError: the store does not answer.
+        """
+        return self._look.run(find_system())
+
+    def claim_system(self, system: LogSystem) -> LogSystem:
+        """Claim the store for a system; return whose it is, which may be another's.
+
+        Raises:
+            DataCorruptionError: that is damaged.
+            StorageFullError, WalWriteError: the store does not answer, or has no space.
+        """
+        return self._look.run(claim_system(system))
 
     def log(self, container: int) -> FoundObjectLog:
         return FoundObjectLog(f"{self._place}/{container}", container, self._look)

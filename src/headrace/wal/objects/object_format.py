@@ -8,15 +8,15 @@ offset  size  field         meaning
 0       4     magic         ``HRLO``
 4       4     crc           crc32c of bytes 8 up to the end
 8       1     version       1
-9       1     kind          1 claim; 2 start; 3 record; 4 fence; 5 head
+9       1     kind          1 claim; 2 start; 3 record; 4 fence; 5 head; 6 system
 10      2     reserved      0
 12      4     frames        log frames of a record, from 1; else 0
-16      8     container
+16      8     container     of a system: how many there are
 24      8     epoch         container epoch of the name
 32      8     sequence      of the name; 0 of a claim and a start
 40      8     address       of the first frame; of a head the truncation point; else 0
 48      8     acknowledged  of a record: all below this sequence were confirmed when it was made; else 0
-56      16    write id      drawn by the owner that made it; zeros in a start and a head
+56      16    write id      drawn by the owner that made it; zeros in a start and a head; id of a system
 72      ..    lengths       of a record: 4 bytes for each frame
 ..      ..    contents      of a record: the frames
 ======  ====  ============  ==========================================================================
@@ -73,6 +73,8 @@ class Kind(IntEnum):
     """No record here or above is acknowledged, if all below are records."""
     HEAD = 5
     """The log begins here."""
+    SYSTEM = 6
+    """Whose logs these are."""
 
 
 _KINDS: Final = frozenset(Kind)

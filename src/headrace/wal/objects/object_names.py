@@ -4,6 +4,7 @@
 ``<container>/e<epoch>``                claim of a container epoch, or start of a log
 ``<container>/r<epoch>-<sequence>``     record, or fence
 ``<container>/h<epoch>-<sequence>-<a>`` head: the log begins at address *a*, which is in that record
+``system``                              whose logs these are
 ======================================  ===========================================================
 
 Numbers are decimal, without leading zeros. Other names are none of ours and are passed over.
@@ -24,6 +25,9 @@ _NUMBER: Final = "(0|[1-9][0-9]{0,18})"
 _NAME: Final = re.compile(
     f"{_NUMBER}/(?:e{_NUMBER}|r{_NUMBER}-{_NUMBER}|h{_NUMBER}-{_NUMBER}-{_NUMBER})", re.ASCII
 )
+
+
+SYSTEM_NAME: Final = "system"
 
 
 class Position(NamedTuple):
@@ -79,6 +83,8 @@ def check_header(header: ObjectHeader, name: str) -> None:
     position = Position(header.epoch, header.sequence)
     if header.kind in {Kind.CLAIM, Kind.START}:
         expected = claim_name(header.container, header.epoch)
+    elif header.kind is Kind.SYSTEM:
+        expected = SYSTEM_NAME
     elif header.kind is Kind.HEAD:
         expected = head_name(header.container, Head(position, header.address))
     else:
