@@ -2,10 +2,20 @@
 
 import asyncio
 import shutil
+import threading
+from contextlib import AsyncExitStack, contextmanager
 
 import pytest
 
+from headrace.cli.cluster.init import make_facts
 from headrace.client import connect
+from headrace.cluster.facts_store import create_facts
+from headrace.coordination.memory import MemoryCoordinator
+from headrace.processes.cluster_store import ClusterStoreServer
+from headrace.processes.cluster_store_config import ClusterStoreConfig
+from headrace.processes.controller_config import ControllerServerConfig
+from headrace.processes.controller_server import ControllerServer
+from headrace.security.config import AuthConfig
 from headrace.testing import LocalServer
 from headrace.testing.local_server import ServerDiedError
 from tests.stores.small_s3 import SmallS3
@@ -16,11 +26,12 @@ ENVIRONMENT = {"AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "b", "AWS_REGI
 EVENTS = [f"event {number}".encode() for number in range(300)]
 
 
-async def start(directory, s3, log="log", chunks="chunks", *options):
-    def place(prefix):
-        return f"s3://bucket/{prefix}?endpoint=http://127.0.0.1:{s3.port}"
+def place(s3, prefix):
+    return f"s3://bucket/{prefix}?endpoint=http://127.0.0.1:{s3.port}"
 
-    options = ("--log", place(log), "--storage", place(chunks), *options)
+
+async def start(directory, s3, log="log", chunks="chunks", *options):
+    options = ("--log", place(s3, log), "--storage", place(s3, chunks), *options)
     server = LocalServer(directory, *options, environment=ENVIRONMENT)
     await asyncio.to_thread(server.start)
     return server
@@ -57,3 +68,66 @@ async def read_all(client):
     await client.seal_stream("s", "t")
     async with client.event_reader("s", "t") as reader:
         return [bytes(payload) async for batch in reader.batches() for payload in batch.payloads()]
+
+
+@contextmanager
+def beside():
+    """An S3 server on a loop of its own: a store that starts waits for it."""
+    started, s3 = threading.Event(), SmallS3()
+
+    async def serve():
+        async with s3:
+            ended = asyncio.Event()
+            loops.append((asyncio.get_running_loop(), ended))
+            started.set()
+            await ended.wait()
+
+    loops = []
+    thread = threading.Thread(target=asyncio.run, args=(serve(),))
+    thread.start()
+    started.wait()
+    try:
+        yield s3
+    finally:
+        loop, ended = loops[0]
+        loop.call_soon_threadsafe(ended.set)
+        thread.join()
+
+
+async def test_stores_of_a_cluster_need_no_directory_in_common(tmp_path, monkeypatch):
+    for name, value in ENVIRONMENT.items():
+        monkeypatch.setenv(name, value)
+    coordinator = MemoryCoordinator()
+    with beside() as s3:
+        facts = make_facts(2, 8, place(s3, "log"), place(s3, "chunks"))
+        assert facts.host == ""
+        session = await coordinator.open()
+        await create_facts(session, facts)
+        await session.close()
+        async with AsyncExitStack() as stack:
+            key = tmp_path / "key"
+            key.write_bytes(b"0123456789abcdef" * 4)
+            auth = AuthConfig(token_key=str(key))
+            stores = []
+            for name in ("one", "two"):
+                config = ClusterStoreConfig(
+                    data_dir=str(tmp_path / name), segmentstore_port=0, rest_port=0, auth=auth
+                )
+                stores.append(ClusterStoreServer(config, coordinator, "zk://localhost/root"))
+                await stores[-1].start()
+                stack.push_async_callback(stores[-1].stop)
+            config = ControllerServerConfig(
+                coordinator="zk://localhost/root", controller_port=0, rest_port=0, auth=auth
+            )
+            controller = ControllerServer(config, coordinator=coordinator)
+            address = (await controller.start()).controller
+            stack.push_async_callback(controller.stop)
+            async with connect(f"tcp://{address}") as client:
+                await client.create_scope("s")
+                await client.create_stream("s", "t")
+                async with client.event_writer("s", "t") as writer:
+                    await writer.write_many(EVENTS[:150], ["key"] * 150)
+                    await stores[0].stop()
+                    await writer.write_many(EVENTS[150:], ["key"] * 150)
+                assert await read_all(client) == EVENTS
+        assert not any(path.name == "wal" for path in tmp_path.rglob("*"))

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import asyncio
 import os
+from dataclasses import replace
 from typing import Final
 
 from headrace.cluster.facts_node import Facts
 from headrace.cluster.levels import check_level
 from headrace.data_directory.chunk_root import check_chunk_root, make_chunk_root
 from headrace.data_directory.chunk_store import ChunkStore, facts_of
+from headrace.data_directory.log_place import bucket_of, claim_log
 from headrace.data_directory.record import (
     FILE_NAME,
     check_is_directory,
@@ -32,7 +34,7 @@ from headrace.runtime.context import Runtime
 from headrace.runtime.directory_lock import DirectoryLock, describe_process
 from headrace.runtime.filesystem import Filesystem
 from headrace.runtime.host_id import find_host_id
-from headrace.storage.providers.location import StorageLocation
+from headrace.storage.providers.location import OBJECT_SCHEMES, StorageLocation
 
 _LOGS: Final = "/wal"
 _WAITS: Final = 500
@@ -40,13 +42,21 @@ _WAIT_S: Final = 0.02
 """Between two looks whether another store has recorded what the directory is for."""
 
 
-def directory_of(log: str) -> str:
-    """Return the data directory of a cluster from the URI of its logs, which are in ``wal`` there.
+def is_in_files(log: str) -> bool:
+    """Whether the logs at a URI are files of one machine. Raises: InvalidArgumentError, if it is no URI."""
+    return StorageLocation.parse(log).scheme == "file"
+
+
+def directory_of(log: str, own: str = "") -> str:
+    """Return the data directory of a cluster from the URI of its logs, which are in ``wal`` there; ``own`` if
+    they are in a bucket.
 
     Raises:
         InvalidArgumentError: it is no URI, or logs cannot be kept there.
     """
     location = StorageLocation.parse(log)
+    if own and location.scheme in OBJECT_SCHEMES:
+        return own
     if location.scheme != "file":
         raise InvalidArgumentError(
             f"the logs of this cluster are at {location}, and this version keeps them in files: file:///data"
@@ -69,17 +79,23 @@ def check_facts(facts: Facts) -> None:
     check_level(facts, FORMATS_OF_CLUSTERS)
 
 
-async def take_shared_directory(facts: Facts, runtime: Runtime, where: str) -> TakenDirectory:
+async def take_shared_directory(facts: Facts, runtime: Runtime, where: str, own: str = "") -> TakenDirectory:
     """Lock the data directory of a cluster together with its other stores.
 
-    ``where``: the URI of what they agree through, which the record names.
+    Args:
+        facts: of the cluster.
+        runtime: where it is.
+        where: the URI of what they agree through, which the record names.
+        own: the directory of this store, if the logs are in a bucket.
 
     Raises:
+        PreconditionError: the bucket of the logs does not answer.
         DirectoryLockedError: another kind of process has it; the message names it.
         InvalidArgumentError: it has other data, or is a file.
         DataCorruptionError: something that it had is missing, or its record cannot be read.
     """
-    files, directory = runtime.filesystem, directory_of(facts.log)
+    bucket = None if is_in_files(facts.log) else bucket_of(facts.log, runtime)
+    files, directory = runtime.filesystem, directory_of(facts.log, own)
     check_is_directory(files, directory)
     lock = DirectoryLock(files, directory, describe_process(runtime.clock), shared=True)
     lock.acquire()
@@ -87,6 +103,9 @@ async def take_shared_directory(facts: Facts, runtime: Runtime, where: str) -> T
         location = StorageLocation.parse(facts.storage)
         has_data = bool(facts.opened)
         store = ChunkStore(location, facts.system, has_data, not has_data, format=facts.format)
+        if bucket is not None:
+            store = replace(store, log=facts.log)
+            claim_log(bucket, facts.system, facts.containers, directory, runtime)
         record = await _lock_record(files, directory)
         try:
             _recognise(files, directory, facts, store, where)
@@ -125,7 +144,7 @@ def _recognise(files: Filesystem, directory: str, facts: Facts, store: ChunkStor
                 f"{directory} has the data of system {system} in {made_with} containers, and those of this "
                 f"cluster are of {facts.system} in {facts.containers}: nothing was changed"
             )
-    elif facts.opened or find_used_log(files, directory) is not None:
+    elif (facts.opened and not store.log) or find_used_log(files, directory) is not None:
         what = "the cluster has data" if facts.opened else "there are logs"
         raise DataCorruptionError(
             f"{what}, and no record of what the directory is for: mount its file system, or put it back",

@@ -22,7 +22,8 @@ from headrace.cluster.store_node import STORES, StoreNode
 from headrace.coordination.contract import Coordinator, Session
 from headrace.coordination.coordinators import make_coordinator
 from headrace.coordination.location import CoordinatorLocation
-from headrace.data_directory.shared_directory import check_facts, directory_of
+from headrace.data_directory.log_place import bucket_of
+from headrace.data_directory.shared_directory import check_facts, directory_of, is_in_files
 from headrace.errors import InvalidArgumentError, PreconditionError
 from headrace.model.data_format import FORMATS_OF_CLUSTERS
 from headrace.model.endpoint import Endpoint
@@ -88,7 +89,8 @@ class ClusterStoreServer:
         facts, others = await in_session(self._coordinator, self._read_facts)
         check_facts(facts)
         config = self.config = _complete(self.config, facts)
-        logs = find_logs(config.data_dir, runtime.filesystem)
+        bucket = None if is_in_files(facts.log) else bucket_of(facts.log, runtime)
+        logs = find_logs(config.data_dir, runtime.filesystem, bucket)
         opened = OpenedLogs(self._session, facts, logs, runtime.threads)
         lease_gate = LeaseGate()
         gate = ClusterGate(lease_gate)
@@ -249,7 +251,7 @@ def _complete(config: ClusterStoreConfig, facts: Facts) -> ClusterStoreConfig:
             )
     return replace(
         config,
-        data_dir=directory_of(facts.log),
+        data_dir=directory_of(facts.log, config.data_dir),
         containers=facts.containers,
         storage=facts.storage,
     )

@@ -115,7 +115,9 @@ class ServedStore:
     async def _take_directory(self) -> TakenDirectory:
         if self._cluster is None:
             return take_directory(self._config, self._runtime)
-        return await take_shared_directory(self._cluster.facts, self._runtime, self._cluster.where)
+        return await take_shared_directory(
+            self._cluster.facts, self._runtime, self._cluster.where, self._config.data_dir
+        )
 
     def _use(self, directory: TakenDirectory, on_taken_over: OnTakenOver) -> None:
         config, seat = self._config, self._cluster

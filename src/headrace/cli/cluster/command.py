@@ -31,7 +31,8 @@ def declare(name: str, summary: str) -> Noun:
             "--log",
             metavar="URI",
             type=NotEmpty("the URI"),
-            help=f"file:///directory for logs of all stores, on one machine (default: {LOG_DEFAULT} here)",
+            help="logs of all stores: file:///directory on one machine, or s3://bucket/log "
+            f"(default: {LOG_DEFAULT} here)",
         ),
         option(
             "--storage",

@@ -19,7 +19,7 @@ from headrace.runtime.context import system_runtime
 from headrace.runtime.entropy import SystemEntropy
 from headrace.runtime.host_id import find_host_id
 from headrace.storage.identity_format import SYSTEM_BYTES
-from headrace.storage.providers.location import StorageLocation
+from headrace.storage.providers.location import OBJECT_SCHEMES, StorageLocation
 
 _BUCKETS_MAX = 1024
 
@@ -83,11 +83,20 @@ def make_facts(containers: int, buckets: int, log: str | None, storage: str) -> 
     if log is None:
         log = f"file://{quote(str(Path(LOG_DEFAULT).absolute()))}"
     logs, chunks = StorageLocation.parse(log), StorageLocation.parse(storage)
-    if logs.scheme != "file":
-        raise InvalidArgumentError(f"logs are in files: --log file:///directory, not {log!r}")
+    if logs.scheme not in {"file", *OBJECT_SCHEMES}:
+        raise InvalidArgumentError(
+            "logs are in files of one machine, or in a bucket: --log file:///directory or s3://bucket/log, "
+            f"not {log!r}"
+        )
+    if logs.scheme != "file" and chunks.scheme == "file":
+        raise InvalidArgumentError(
+            f"stores on other machines would not find the chunks in {chunks}: with the log in a bucket, name "
+            "a bucket for them, too"
+        )
     if chunks.scheme == "memory":
         raise InvalidArgumentError("stores of a cluster share their chunks: memory:// is of one process")
     if logs == chunks:
         raise InvalidArgumentError(f"logs and chunks cannot be in the same directory, {logs}")
+    host = find_host_id() if logs.scheme == "file" else ""
     system = SystemEntropy().token(SYSTEM_BYTES).hex()
-    return Facts(system, containers, buckets, str(logs), str(chunks), FORMAT, find_host_id())
+    return Facts(system, containers, buckets, str(logs), str(chunks), FORMAT, host)

@@ -62,7 +62,7 @@ def refuse_while_served(
             f"segment store {address} of the cluster at {coordinator}, which serves containers {served}: "
             "stop all stores of it first",
         )
-    return coordinator if directory_of(facts.log) == directory else ""
+    return coordinator if directory_of(facts.log, directory if recorded else "-") == directory else ""
 
 
 async def _look(session: Session) -> _Seen:
