@@ -1,7 +1,9 @@
 """A server whose log and chunks are in a bucket: its machine may be lost."""
 
 import asyncio
+import os
 import shutil
+import subprocess
 import threading
 from contextlib import AsyncExitStack, contextmanager
 
@@ -17,7 +19,7 @@ from headrace.processes.controller_config import ControllerServerConfig
 from headrace.processes.controller_server import ControllerServer
 from headrace.security.config import AuthConfig
 from headrace.testing import LocalServer
-from headrace.testing.local_server import ServerDiedError
+from headrace.testing.local_server import HEADRACE, ServerDiedError
 from tests.stores.small_s3 import SmallS3
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.timeout(300)]
@@ -58,10 +60,27 @@ async def test_what_was_acknowledged_survives_the_loss_of_the_machine(tmp_path):
         try:
             async with connect(server.uri) as client:
                 assert await read_all(client) == EVENTS
+            assert await asyncio.to_thread(server.stop) == 0
+            data = ("--data-dir", str(tmp_path / "two" / "data"))
+            frames = await command("inspect", "frames", "--container", "0", *data)
+            assert (frames.returncode, "0/r2-" in frames.stdout) == (0, True), frames.stdout
+            files = await command("inspect", "wal", *data)
+            assert files.returncode == 2
+            assert "is in no files" in files.stderr
         finally:
             server.kill()
             server.close()
         assert not any("/wal" in str(path) for path in (tmp_path / "two").rglob("*"))
+
+
+async def command(*words):
+    def run():
+        environment = {**os.environ, **ENVIRONMENT}
+        return subprocess.run(
+            [*HEADRACE, *words], env=environment, capture_output=True, text=True, check=False
+        )
+
+    return await asyncio.to_thread(run)
 
 
 async def read_all(client):

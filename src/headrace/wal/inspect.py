@@ -4,6 +4,7 @@ in files only. Every other look at a log goes through ``logs``.
 
 from __future__ import annotations
 
+from headrace.errors import UnsupportedError
 from headrace.wal.file.inspection import (
     InspectedFile,
     InspectedLog,
@@ -27,6 +28,13 @@ __all__ = [
 
 
 def inspected(snapshot: LogSnapshot) -> InspectedLog:
-    """Return the files that a snapshot was made of."""
-    assert isinstance(snapshot, FileLogSnapshot)
+    """Return the files that a snapshot was made of.
+
+    Raises:
+        UnsupportedError: the log is not in files.
+    """
+    if not isinstance(snapshot, FileLogSnapshot):
+        raise UnsupportedError(
+            f"the log {snapshot.place} is in no files: `headrace inspect frames` shows what it holds"
+        )
     return snapshot.log
