@@ -74,21 +74,17 @@ async def _free(
     context: ControllerContext, stream: Stream, batch: CommitBatch, rolled: list[EpochRecord] | None
 ) -> None:
     """Remove the recorded transactions, and the batch from the stream's row, or go on with the next one."""
-    removing = context.registry.remove(stream.uid, batch.txn_ids)
-    others_wait = context.registry.knows_committing(stream.uid, beside=batch.txn_ids)
-    if rolled is None and others_wait and may_go_on(stream.row):
-        await removing
-        held = stream.row
-        following = await _choose(context, stream, held)
-        if following is not None and following.roll is None:
-            await stream.update(go_on(batch, following, held))
-            return
-        await stream.update(end_commit(batch, None))
-        return
     # Side by side: one that is found again before its row is gone is merged, recorded and removed once more,
     # which changes nothing.
-    removal = asyncio.ensure_future(removing)
+    removal = asyncio.ensure_future(context.registry.remove(stream.uid, batch.txn_ids))
     try:
+        if rolled is None and context.registry.knows_committing(stream.uid, beside=batch.txn_ids):
+            await removal  # lest these are chosen again
+            held = stream.row
+            following = await _choose(context, stream, held) if may_go_on(held) else None
+            if following is not None and following.roll is None:
+                await stream.update(go_on(batch, following, held))
+                return
         await stream.update(end_commit(batch, rolled))
     finally:
         await removal

@@ -4,7 +4,8 @@ import grpc
 import pytest
 
 from headrace.controller.services import housekeeping
-from headrace.controller.store.layout import DAY_MS, finished_table
+from headrace.controller.store.layout import DAY_MS, finished_table, txns_table
+from headrace.controller.store.rows.stream_row import decode_stream
 from headrace.errors import ContainerOfflineError, NoSuchTableError, UnknownOutcomeError
 from headrace.limits import INT64_MIN
 from headrace.rpc.convert import txn_id_from_message
@@ -123,6 +124,49 @@ async def test_what_is_visible_is_answered_before_it_is_recorded(service, monkey
     may_record.set()
     assert await settled(service, after) == State.COMMITTED
     assert content(service, 0) == b"seen, too"
+
+
+async def test_what_is_wanted_while_a_batch_is_cleared_away_has_its_turn_before_the_next_batch(
+    service, monkeypatch
+):
+    await service.create_stream()
+    one, other = await begin(service), await begin(service)
+    stream = await service.controller.context.directory.get("s", "t")
+    may_merge, removing, may_remove, batches = asyncio.Event(), asyncio.Event(), asyncio.Event(), []
+    store, segments = service.world.store, service.world.segments
+    update, merge = store.update, segments.merge_batch
+
+    async def merge_later(target, sources):
+        await may_merge.wait()
+        return await merge(target, sources)
+
+    async def update_watched(table, writes):
+        if table == txns_table(stream.uid) and writes[0].value is None:
+            removing.set()
+            await may_remove.wait()
+        versions = await update(table, writes)
+        if (table, writes[0].key) == (stream.table, stream.key):
+            commit = decode_stream(writes[0].value).commit
+            batches.append(None if commit is None else commit.txn_ids)
+        return versions
+
+    monkeypatch.setattr(segments, "merge_batch", merge_later)
+    monkeypatch.setattr(store, "update", update_watched)
+    assert await commit(service, one) == Status.SUCCESS
+    assert await commit(service, other) == Status.SUCCESS
+    may_merge.set()
+    await removing.wait()
+    sealing = asyncio.ensure_future(service.stub.sealStream(info()))
+
+    async def is_wanted():
+        return (await service.controller.context.directory.get("s", "t")).row.wants.seal
+
+    await eventually(is_wanted)
+    may_remove.set()
+    await sealing
+    assert await settled(service, other) == State.COMMITTED
+    first, then = [(txn_id_from_message(each.txnId),) for each in (one, other)]
+    assert None in batches[batches.index(first) : batches.index(then)]
 
 
 async def test_commit_and_abort_are_repeatable_and_exclude_each_other(service):
