@@ -2,9 +2,9 @@
 
     python tools/find_slow_tests.py [arguments of pytest, such as tests/unit]
 
-``slow``: the test with its fixtures and the processes that it started took more than half a second of CPU, or
-waited for more than five. ``cluster``: its processes took some time. A busy machine inflates all of it: look
-twice. With TEST_TIMES=file what each test took goes there.
+``slow``: the test, all its cases together, with fixtures and the processes that it started took more than a
+tenth of a second of CPU, or waited for more than five. ``cluster``: its processes took some time. A busy
+machine inflates all of it: look twice. With TEST_TIMES=file what each test took goes there.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from typing import Any, NamedTuple
 
 import pytest
 
-SLOW_CPU_S = 0.6
+SLOW_CPU_S = 0.2
 SLOW_WAIT_S = 5.0
-QUICK_CPU_S = 0.3
+QUICK_CPU_S = 0.05
 PROCESSES_CPU_S = 0.2
 MARKERS = ("slow", "cluster", "spark")
 
@@ -40,6 +40,9 @@ class Reading(NamedTuple):
 
     def since(self, before: Reading) -> Reading:
         return Reading(*(now - then for now, then in zip(self, before, strict=True)))
+
+    def plus(self, other: Reading) -> Reading:
+        return Reading(*(mine + its for mine, its in zip(self, other, strict=True)))
 
     @property
     def cpu(self) -> float:
@@ -80,7 +83,7 @@ class Stopwatch:
         if not self.taken:
             return
         terminalreporter.section("markers")
-        everything = sorted(self.taken.items(), key=lambda each: -each[1][0].cpu)
+        everything = sorted(self._of_all_cases().items(), key=lambda each: -each[1][0].cpu)
         slow_files = {file_of(name) for name, (taken, _) in everything if taken.cpu > QUICK_CPU_S}
         for name, (taken, markers) in everything:
             times = f"{taken.cpu:6.2f} s of CPU, {taken.wall:6.2f} s in all"
@@ -95,6 +98,15 @@ class Stopwatch:
         if path := os.environ.get("TEST_TIMES"):
             lines = (f"{t.cpu:.3f}\t{t.wall:.3f}\t{','.join(m)}\t{name}\n" for name, (t, m) in everything)
             Path(path).write_text("".join(lines))
+
+    def _of_all_cases(self) -> dict[str, tuple[Reading, list[str]]]:
+        """Return what each test took with all its parameters, and the markers of its last case."""
+        found: dict[str, tuple[Reading, list[str]]] = {}
+        for name, (taken, markers) in self.taken.items():
+            test = name.partition("[")[0]
+            before = found[test][0] if test in found else Reading(0.0, 0.0, 0.0)
+            found[test] = taken.plus(before), markers
+        return found
 
 
 STARTED = pytest.StashKey[Reading]()

@@ -76,6 +76,7 @@ def tear_writes(step):
     assert tree.get(key(7), key(150), key(100)) == [-7, -150, None]
 
 
+@pytest.mark.slow
 def test_the_former_root_outlives_a_torn_write():
     tear_writes(stride(17))
 
@@ -277,6 +278,7 @@ def tell_another(tree, **fields):
     tree.root = dataclasses.replace(tree.root, **fields)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "contradict",
     [

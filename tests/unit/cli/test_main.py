@@ -99,6 +99,7 @@ def test_every_verb_is_there():
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("line", list(examples()))
 def test_every_example_is_a_legal_command_line(line):
     line = line.partition('"$(')[2].rpartition(')"')[0] or line
@@ -107,6 +108,7 @@ def test_every_example_is_a_legal_command_line(line):
     parse(words[1:])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("path", "verb"),
     list(VERBS.items()),
@@ -121,6 +123,7 @@ def test_help_ends_with_examples_and_fits_on_a_screen(path, verb):
     assert all(parameter.help or parameter.metavar for parameter in verb.params)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", VERBS)
 def test_what_is_given_is_what_the_function_of_the_verb_takes(path):
     verb = VERBS[path]
@@ -481,6 +484,7 @@ def test_a_person_is_asked_and_silence_is_no(monkeypatch, answer, done, capsys):
     assert capsys.readouterr().out == ""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("words", [("--help",), ("event", "--help"), ("event", "read", "--help")])
 def test_help_imports_nothing_of_the_system_and_no_other_noun(words):
     code = (
@@ -494,6 +498,7 @@ def test_help_imports_nothing_of_the_system_and_no_other_noun(words):
     subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, env={**os.environ})
 
 
+@pytest.mark.slow
 def test_a_module_is_the_same_command():
     done = subprocess.run([sys.executable, "-m", "headrace"], capture_output=True, text=True, check=True)
     assert done.stdout.startswith("Usage: headrace NOUN VERB")

@@ -352,6 +352,7 @@ class Program:
         return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", seeds(200))
 def test_every_event_is_stored_or_refused_with_an_error_that_the_program_saw(seed, monkeypatch, caplog):
     monkeypatch.setattr(core, "Controller", MemoryControl)

@@ -339,6 +339,7 @@ async def call(transaction, verb):
         await result
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("verb", VERBS)
 @pytest.mark.parametrize("how", ["committed", "aborted", "detached", "no longer open"])
 async def test_a_transaction_refuses_every_verb_with_its_state_once_it_has_ended(system, client, how, verb):

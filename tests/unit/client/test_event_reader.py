@@ -225,6 +225,7 @@ def cut(**offsets):
     return StreamCut.from_offsets("s", "t", {int(each[1:]): offset for each, offset in offsets.items()})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("given", "sentence"),
     [
@@ -524,6 +525,7 @@ async def test_a_closed_reader_keeps_its_position_and_refuses_to_read(system, cl
     assert reader.position().offsets == {0: 11}
 
 
+@pytest.mark.slow
 async def test_many_segments_share_a_bounded_window(system, client):
     system.controller.create("s", "t", 40)
     for number in range(40):

@@ -145,6 +145,7 @@ async def test_events_reach_the_segment_of_their_key(system, client):
     assert sorted(in_order(system)) == sorted(key.encode() for key in keys)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["list", "arrow", "strings", "chunked"])
 async def test_many_events_are_routed_like_single_ones(system, client, kind):
     system.controller.create("s", "t", 3)
@@ -169,6 +170,7 @@ async def test_many_events_are_routed_like_single_ones(system, client, kind):
     assert per_key(in_order(system)) == per_key(events)
 
 
+@pytest.mark.slow
 async def test_small_shares_of_many_batches_travel_in_common_blocks(system, client):
     system.controller.create("s", "t", 64)
     events = [f"k{number % 97}:{number}".encode() + b" " * (number % 50) for number in range(4000)]
@@ -194,6 +196,7 @@ async def test_small_shares_of_many_batches_travel_in_common_blocks(system, clie
     assert per_key(in_order(system)) == per_key(order)
 
 
+@pytest.mark.slow
 async def test_a_share_larger_than_a_block_is_cut(system, client):
     system.controller.create("s", "t", 2)
     events = [f"k{number % 6}:{number}".encode() + b" " * 3_000_000 for number in range(8)]
@@ -206,6 +209,7 @@ async def test_a_share_larger_than_a_block_is_cut(system, client):
     assert system.store.largest_append <= max(map(len, events)) + 8
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("segments", [1, 3])
 async def test_events_of_all_sizes_arrive_whole_however_they_are_joined_on_the_way(system, client, segments):
     system.controller.create("s", "t", segments)
@@ -259,6 +263,7 @@ async def test_many_events_of_one_key_or_of_none_are_all_stored(system, client):
     assert all(events.count(b"b") > 80 for events in stored.values())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("events", "keys"),
     [
@@ -283,6 +288,7 @@ async def test_a_batch_with_one_bad_event_is_refused_as_a_whole(system, client, 
     assert in_order(system) == [b"next"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("segments", [1, 2])
 @pytest.mark.parametrize(
     "give",
@@ -449,6 +455,7 @@ async def test_a_closed_writer_refuses(system, client):
 # ------------------------------------------------------------------------------ lost connections
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(6))
 async def test_nothing_is_lost_doubled_or_reordered_when_connections_break(system, client, seed):
     system.controller.create("s", "t", 3)

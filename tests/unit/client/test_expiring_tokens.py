@@ -71,6 +71,7 @@ async def test_a_reader_goes_on_when_its_token_has_expired(system, client, issue
     assert issuer.made <= 2 + 2 * 4  # one for each of both when opened, and when it has expired
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("expires_in_s", [-60, 600], ids=["clock-ahead", "clock-behind"])
 async def test_a_writer_loses_and_doubles_nothing_when_its_connection_ends_with_its_token(
     system, client, issuer, expires_in_s

@@ -82,6 +82,7 @@ async def test_a_scan_goes_on_where_a_wait_was_cancelled_or_has_failed(ticks):
     await scan.aclose()
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:coroutine .* was never awaited")
 @pytest.mark.parametrize("by_pages", [False, True])
 def test_an_interrupt_costs_an_iterator_of_a_thread_no_item(by_pages):

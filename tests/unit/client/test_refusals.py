@@ -44,6 +44,7 @@ def test_every_call_with_a_status_has_a_row_for_each_of_them():
             assert listed == {value.name for value in statuses.enum.values}, name
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "value"), ALL, ids=lambda each: getattr(each, "name", each))
 def test_a_status_alone_is_a_typed_error_with_a_sentence_and_an_exit_code(name, value):
     statuses = STATUSES[name]

@@ -72,6 +72,7 @@ class SlowWay:
                 await asyncio.sleep(0)
 
 
+@pytest.mark.slow
 @LOOPS
 def test_memory_may_be_used_again_as_soon_as_a_write_returns(kind):
     loops.run(writes_of_reused_memory(), kind=kind)

@@ -114,6 +114,7 @@ async def test_a_client_without_a_certificate_learns_that_servers_may_want_one(s
         await pool.lease(Endpoint("127.0.0.1", system.store.port), Use.READ)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("uri", "tls", "authorities", "words"),
     [

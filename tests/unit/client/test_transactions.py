@@ -158,6 +158,7 @@ async def test_a_missing_stream_and_a_short_lease_are_refused(system, client):
         client.txn_writer("s", "t", lease_ms=9_999)
 
 
+@pytest.mark.slow
 async def test_a_client_forgets_the_writers_that_were_closed(client):
     async with client.txn_writer("s", "t") as writer:
         forgotten = weakref.ref(writer)

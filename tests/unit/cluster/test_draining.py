@@ -22,6 +22,7 @@ def owners(cluster):
     return {name for (name,) in cluster.served()}
 
 
+@pytest.mark.slow
 def test_a_drained_store_has_nothing_until_it_is_taken_back():
     async def scenario(cluster):
         operator = await cluster.coordinator.observe()
@@ -40,6 +41,7 @@ def test_a_drained_store_has_nothing_until_it_is_taken_back():
     run(scenario, "a", "b", "c", containers=6)
 
 
+@pytest.mark.slow
 def test_a_drain_outlives_the_session_of_the_store():
     async def scenario(cluster):
         operator = await cluster.coordinator.observe()
@@ -56,6 +58,7 @@ def test_a_drain_outlives_the_session_of_the_store():
     run(scenario, "a", "b", "c")
 
 
+@pytest.mark.slow
 def test_the_drain_of_a_store_that_has_ended_is_forgotten():
     async def scenario(cluster):
         operator = await cluster.coordinator.observe()

@@ -55,6 +55,7 @@ def test_each_case_has_its_step(phase, wanted):
     assert " ".join(steps) == TABLE[phase, wanted]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("phase", "wanted"), TABLE)
 @pytest.mark.parametrize("claim", CLAIMS.values(), ids=CLAIMS)
 def test_a_failure_is_reported_before_anything_but_an_end(phase, wanted, claim):

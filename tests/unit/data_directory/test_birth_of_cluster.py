@@ -105,6 +105,7 @@ class SilentCoordinator(MemoryCoordinator):
         return session
 
 
+@pytest.mark.slow
 async def test_a_cluster_is_born_with_what_the_directory_was_made_for(data):
     before, record = contents(data), record_of(data)
     coordinator = MemoryCoordinator()

@@ -15,6 +15,7 @@ def test_equal_totals_have_no_differences_whatever_their_order():
     assert differences(EXPECTED, EXPECTED[::-1]) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SUMS)
 def test_one_wrong_number_is_named(name):
     found = EXPECTED.copy()

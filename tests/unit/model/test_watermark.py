@@ -46,6 +46,7 @@ def test_the_bytes_are_those_of_other_controllers(vector):
     assert decode_watermark(bytes.fromhex(vector["hex"])) == watermark_of(vector)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("segments", "count"), [(127, "7f"), (128, "8080"), (16383, "bfff"), (16384, "c0004000")]
 )

@@ -38,6 +38,7 @@ def test_the_environment_names_what_clients_are_told():
     assert config.advertised("rest", 1) == ("a", 1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("settings", "words"),
     [

@@ -92,6 +92,7 @@ async def hosting(directory, coordinator, facts):
         await session.close()
 
 
+@pytest.mark.slow
 async def test_a_container_is_given_confirmed_and_taken(tmp_path):
     coordinator, facts = await born(tmp_path)
     async with hosting(tmp_path, coordinator, facts) as (host, plane):
@@ -124,6 +125,7 @@ async def test_who_was_fenced_learns_it_when_asked_and_when_it_writes(tmp_path):
             await successor.confirm(0)
 
 
+@pytest.mark.slow
 async def test_a_fenced_container_is_an_ordinary_day_in_a_cluster_and_none_of_a_store_alone(tmp_path, caplog):
     coordinator, facts = await born(tmp_path / "cluster")
     async with (
@@ -200,6 +202,7 @@ class Counting:
         return await self.inner.open()
 
 
+@pytest.mark.slow
 async def test_two_stores_share_containers_and_one_that_leaves_is_relieved(tmp_path):
     shared, _ = await born(tmp_path, 4)
     coordinator = Counting(shared)
@@ -228,6 +231,7 @@ async def test_two_stores_share_containers_and_one_that_leaves_is_relieved(tmp_p
         await leader.stop()
 
 
+@pytest.mark.slow
 async def test_a_coordinator_that_lost_everything_is_filled_again_from_the_directory(tmp_path):
     runtime = system_runtime()
     first, facts = await born(tmp_path, 2)

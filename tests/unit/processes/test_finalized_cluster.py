@@ -44,6 +44,7 @@ async def test_it_does_not_start(tmp_path):
     assert not [*tmp_path.iterdir()]
 
 
+@pytest.mark.slow
 async def test_it_ends_when_the_cluster_is_raised_beside_it(tmp_path):
     coordinator = MemoryCoordinator()
     await in_session(coordinator, lambda session: create_facts(session, facts_at(tmp_path)))

@@ -187,6 +187,7 @@ def fill_disk(monkeypatch, times):
     return asked
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("until_space", [True, False])
 async def test_a_ready_file_waits_for_space_as_all_else_does(tmp_path, monkeypatch, until_space):
     asked = fill_disk(monkeypatch, 3 if until_space else 10**9)

@@ -46,6 +46,7 @@ def container_config(stop_flush_s=0.05):
     return ContainerConfig(storage_writer=StorageWriterConfig(flush_age_s=0.0, stop_flush_s=stop_flush_s))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("is_answered", [True, False])
 async def test_a_stop_leaves_a_call_behind_that_is_not_answered(tmp_path, monkeypatch, is_answered):
     monkeypatch.setattr(data_plane, "_THREADS_END_S", 120.0 if is_answered else 0.05)
@@ -85,6 +86,7 @@ def test_a_cache_for_full_load_holds_twice_what_the_frames_hold():
     assert found.cache_bytes_wanted(4) == 4 * 2 * 26 * MIB
 
 
+@pytest.mark.slow
 async def test_containers_share_the_frames_of_their_logs_and_give_all_of_them_back(tmp_path, monkeypatch):
     monkeypatch.setattr(data_plane, "_TRIM_EVERY_S", 0.001)
     runtime = Runtime(SystemClock(), SeededEntropy(1), OsFilesystem(), SystemThreads())
@@ -103,6 +105,7 @@ async def test_containers_share_the_frames_of_their_logs_and_give_all_of_them_ba
     assert plane.statistics()["frames"].frames_lent == 0
 
 
+@pytest.mark.slow
 async def test_what_is_set_about_chunk_files_reaches_them(tmp_path):
     config = load(
         StandaloneConfig,
@@ -248,6 +251,7 @@ async def test_a_stop_ends_although_the_log_of_a_container_hangs(tmp_path, monke
     assert list(files.open_files.values()) == []
 
 
+@pytest.mark.slow
 async def test_a_stop_closes_the_chunk_files_that_were_kept_open(tmp_path):
     files = CountingFiles()
     runtime = Runtime(SystemClock(), SeededEntropy(1), files, SystemThreads())
@@ -299,6 +303,7 @@ async def test_a_container_whose_last_work_goes_wrong_leaves_no_file_open_and_no
     assert list(files.open_files.values()) == []
 
 
+@pytest.mark.slow
 async def test_a_segment_store_alone_tells_how_it_is_and_what_it_counts(tmp_path):
     plane = WiredStore(StandaloneConfig(data_dir=str(tmp_path), containers=2), system_runtime(), 2)
     transport = httpx.ASGITransport(app=probe_application([plane], BesideStore(plane), "1.2.3"))

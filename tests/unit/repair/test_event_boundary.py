@@ -2,6 +2,7 @@
 
 import struct
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -48,6 +49,7 @@ def test_bytes_that_are_no_events_have_no_boundary():
     assert find_boundary(memoryview(framed(b"whole") + b"torn"), is_end=True) is None
 
 
+@pytest.mark.slow
 def test_many_zeros_are_looked_at_once():
     zeros = bytes(200_000)
     assert find_boundary(memoryview(b"x" + zeros + b"\1"), is_end=True) is None

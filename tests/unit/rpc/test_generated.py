@@ -11,6 +11,7 @@ from headrace.rpc.generated import batch_commit_pb2, controller_pb2
 ROOT = Path(__file__).parents[3]
 
 
+@pytest.mark.slow
 def test_generated_files_are_fresh():
     pytest.importorskip("grpc_tools")
     done = subprocess.run(

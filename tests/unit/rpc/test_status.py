@@ -23,6 +23,7 @@ WAITING_HELPS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", LEAVES, ids=lambda kind: kind.__name__)
 def test_a_client_repeats_a_call_exactly_when_repeating_can_help(kind):
     code = status_of(kind.__new__(kind))

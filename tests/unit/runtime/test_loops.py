@@ -29,6 +29,7 @@ def test_without_uvloop_auto_falls_back_and_an_explicit_wish_is_refused(monkeypa
         loops.run(kind_of_loop(), kind="uvloop")
 
 
+@pytest.mark.slow
 def test_a_python_without_assertions_is_refused():
     code = """
 from headrace.runtime import loops

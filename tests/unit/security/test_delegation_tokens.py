@@ -94,6 +94,7 @@ def test_clients_that_decode_with_the_common_alphabet_can_decode_every_token(
     assert payload.count('"exp":') == 1
 
 
+@pytest.mark.slow
 def test_no_byte_that_a_payload_can_have_ends_in_a_character_of_the_other_alphabet():
     """So the example above cannot be unlucky: ``-`` and ``_`` stand for six set bits, but for the last."""
     possible = (NAME_CHARS + "_" + '{}":,/*').encode()
@@ -254,6 +255,7 @@ json_values = st.recursive(
 )
 
 
+@pytest.mark.slow
 @given(
     st.dictionaries(
         st.sampled_from(["sub", "aud", "exp", "iat", "nbf", "jti", "iss"]) | st.text(), json_values

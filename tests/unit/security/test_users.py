@@ -88,6 +88,7 @@ def test_a_stranger_is_not_let_in_by_the_password_of_another(path):
     assert refused(open_users(path), token("eve", "secret")) == "wrong user name or password"
 
 
+@pytest.mark.slow
 def test_a_file_without_users_lets_nobody_in(path):
     path.write_text("# none yet\n")
     assert refused(open_users(path), token("ada")) == "wrong user name or password"

@@ -286,6 +286,7 @@ def test_shares_of_a_limit_follow_what_streams_have():
     assert shares_of(0, {"a": 60}) == {"a": 0}
 
 
+@pytest.mark.slow
 def test_every_event_of_every_stream_comes_once_over_random_lives_with_restarts(system):
     for seed in seeds(20):
         chance = random.Random(seed)

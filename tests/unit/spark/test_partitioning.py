@@ -91,6 +91,7 @@ def _read(model, graph, start, end, seen):
         seen[key].extend(number for _, number in found)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("block", range(6))
 def test_every_event_comes_once_in_key_order_whatever_the_stream_does(block):
     for seed in seeds(200, 200 * block):
@@ -100,6 +101,7 @@ def test_every_event_comes_once_in_key_order_whatever_the_stream_does(block):
         assert position == model.tail(), f"seed {seed}"
 
 
+@pytest.mark.slow
 def test_a_replay_plans_the_same_ranges_after_the_stream_has_gone_on():
     for seed in seeds(400):
         model, graph, _, _, plans = _live(seed)
@@ -110,6 +112,7 @@ def test_a_replay_plans_the_same_ranges_after_the_stream_has_gone_on():
             assert plan_ranges(start, end, graph) == ranges, f"seed {seed}"
 
 
+@pytest.mark.slow
 def test_a_batch_read_across_any_number_of_scale_events_holds_everything_once():
     for seed in seeds(400):
         model, graph, position, _, _ = _live(seed)
@@ -131,6 +134,7 @@ def test_a_batch_read_between_two_positions_of_a_query_is_what_the_query_read_be
         assert whole == parts, f"seed {seed}"
 
 
+@pytest.mark.slow
 def test_a_bound_is_reached_and_never_passed():
     for seed in seeds(400):
         chance = random.Random(seed)

@@ -125,6 +125,7 @@ def test_once_reads_from_the_head_to_the_tail_in_one_batch_across_scaling(world)
     assert sum(map(len, _read(reader, reader.partitions(end, further)))) == 5
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("key_order", ["segment", "none"])
 def test_every_event_comes_once_over_random_lives_with_restarts(world, key_order):
     model, client = world
@@ -263,6 +264,7 @@ def _lives(model, life):
         _fill(model, 8)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("life", ["active", "sealed", "scaled"])
 @pytest.mark.parametrize("restarted", [False, True])
 @pytest.mark.parametrize(("before", "after"), [(1, 1), (2, 1), (1, 3)])
@@ -354,6 +356,7 @@ def test_a_range_behind_the_tail_is_refused_while_planning(world, sealed):
             reader.latestOffset(reader.initialOffset(), UNLIMITED)
 
 
+@pytest.mark.slow
 def test_bytes_cut_at_any_place_into_blocks_give_the_same_events(world):
     model, client = world
     for size in (11, 30, 12, 400, 11, 11):

@@ -61,6 +61,7 @@ def test_mistakes_of_ours_keep_their_traceback(worker, monkeypatch):
     assert written(lambda: HeadraceDataSource(WRONG).schema()).startswith("Traceback")
 
 
+@pytest.mark.slow
 def test_no_other_process_is_told_to_hide_tracebacks():
     program = (
         "import os\nfrom headrace.spark.source import HeadraceDataSource\n"

@@ -42,6 +42,7 @@ async def read_or_none(storage, offset, length):
         return None
 
 
+@pytest.mark.slow
 async def test_a_flipped_bit_anywhere_in_a_chunk_is_detected_by_every_read_that_touches_it():
     provider = MemoryChunkProvider()
     storage, _ = await make_storage(provider)
@@ -213,6 +214,7 @@ async def test_a_small_source_that_storage_does_not_answer_for_is_not_taken_for_
     assert await read_or_none(storage, 20, 189) == CONTENT[20:] + b"the small"
 
 
+@pytest.mark.slow
 async def test_a_flipped_bit_anywhere_in_a_row_is_detected():
     provider = MemoryChunkProvider()
     _, rows = await make_storage(provider)

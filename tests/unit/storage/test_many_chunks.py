@@ -148,6 +148,7 @@ async def test_a_reader_that_gives_up_leaves_what_it_found_to_the_next(store):
         await first
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("layouts_max", [1, 10])
 async def test_readers_of_several_segments_do_not_keep_each_other_from_the_end(store, layouts_max):
     for name in ("a", "b", "c"):
@@ -175,6 +176,7 @@ async def test_a_segment_may_grow_while_its_rows_are_looked_at(store):
     assert bytes(await storage.read_stored("s", CHUNKS * CHUNK + 1, 5)) == b"ymore"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("start", [10, 500, 1500])
 async def test_a_segment_may_be_truncated_while_its_rows_are_looked_at(store, start):
     storage = await store.fill()
@@ -268,6 +270,7 @@ async def test_a_row_in_the_middle_that_is_damaged_hurts_reads_behind_it_and_not
     assert bytes(await storage.read_stored("s", CHUNKS * CHUNK + 4, 2)) == b"re"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("gone", [False, True])
 async def test_a_truncation_behind_a_damaged_row_happens_and_drops_nothing_that_it_cannot_find(
     store, caplog, gone
@@ -310,6 +313,7 @@ async def test_a_truncation_to_the_last_chunk_looks_at_no_damaged_row(store):
     assert [chunk.start_offset for chunk in storage.chunks("s")] == [CHUNKS * CHUNK]
 
 
+@pytest.mark.slow
 async def test_rows_that_lead_back_or_past_the_end_are_corruption_and_end(store):
     storage = await store.fill()
     keys = [f"c/{chunk.name}" for chunk in storage.chunks("s")]

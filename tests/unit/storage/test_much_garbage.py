@@ -74,6 +74,7 @@ def test_rows_with_long_names_are_forgotten_in_commits_that_a_small_log_takes():
     simulate(0, scenario)
 
 
+@pytest.mark.slow
 def test_a_thousand_short_segments_are_forgotten_in_a_few_commits():
     async def scenario(sim):
         store = Store()
@@ -126,6 +127,7 @@ async def test_a_chunk_with_more_rows_than_a_commit_takes_is_forgotten_in_severa
     assert not store.objects.objects
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fault", [Fault.FAIL, Fault.LOSE_REPLY])
 @pytest.mark.parametrize("failing", range(1, 7))
 async def test_the_next_owner_goes_on_where_forgetting_a_large_chunk_ended(fault, failing):

@@ -188,6 +188,7 @@ async def test_a_read_across_many_chunks_takes_as_long_as_that_of_one():
     assert await fresh.read_stored("s", 50, 1_900) == content[50:1950]
 
 
+@pytest.mark.slow
 async def test_what_is_read_at_once_is_whole_blocks_around_the_offset():
     store = Store()
     store.provider = ChunksAtHand(store.objects)
@@ -307,6 +308,7 @@ async def test_a_source_becomes_the_end_of_its_target_whatever_its_size(size, be
     assert set(store.objects.objects) == {chunk.name for chunk in storage.chunks("s")}
 
 
+@pytest.mark.slow
 async def test_a_thousand_small_sources_leave_few_chunks():
     store = Store()
     storage = store.owner(1, SegmentStorageConfig(rollover_bytes=10_000, block_bytes=64, garbage_delay_s=0))
@@ -611,6 +613,7 @@ async def test_a_full_store_refuses_and_the_same_chunk_goes_on_later():
     assert await read_all(storage, "s") == b"abcdef"
 
 
+@pytest.mark.slow
 async def test_bytes_in_front_of_what_cannot_be_read_are_read():
     store = Store()
     storage = store.owner(1)

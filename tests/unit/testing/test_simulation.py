@@ -43,6 +43,7 @@ def test_one_seed_gives_one_trace_in_processes_with_different_hash_seeds(seed):
     assert {"run", "connect", "kill", "boot", "cut", "block", "fsync"} <= kinds
 
 
+@pytest.mark.slow
 def test_different_seeds_give_different_traces():
     from tests.unit.testing.storm import storm
 
@@ -50,6 +51,7 @@ def test_different_seeds_give_different_traces():
     assert len(digests) == 5
 
 
+@pytest.mark.slow
 def test_a_run_repeats_within_one_process_too():
     from tests.unit.testing.storm import storm
 
@@ -220,6 +222,7 @@ def test_cancelling_the_question_cancels_the_work():
     assert cancelled == [True]
 
 
+@pytest.mark.slow
 def test_nothing_of_a_run_stays_behind_when_the_dead_begin_tasks_as_they_are_buried():
     begun = []
 
@@ -247,6 +250,7 @@ def test_nothing_of_a_run_stays_behind_when_the_dead_begin_tasks_as_they_are_bur
     assert worlds[0]() is None
 
 
+@pytest.mark.slow
 def test_nothing_of_a_run_stays_behind_when_the_collector_ends_what_begins_tasks():
     begun = []
 

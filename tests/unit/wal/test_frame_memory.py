@@ -136,6 +136,7 @@ def test_frames_in_use_are_not_touched_by_trimming():
     memory.check()
 
 
+@pytest.mark.slow
 def test_a_frame_that_its_owner_lost_is_unmapped_when_nobody_refers_to_it():
     memory = FrameMemory(100)
     pool = FramePool(100, 1, memory)

@@ -1,5 +1,7 @@
 import asyncio
 
+import pytest
+
 from headrace.errors import StorageFullError
 from headrace.wal.memory import MemoryLogStore, MemoryWal
 from tests.unit.wal.world import History, append_some, read_all
@@ -44,6 +46,7 @@ async def test_logs_of_one_store_do_not_meet():
     assert history.errors == []
 
 
+@pytest.mark.slow
 async def test_ten_thousand_records_survive_their_owner():
     store, history = MemoryLogStore(), History()
     wal = MemoryWal(store, "log")

@@ -53,6 +53,7 @@ async def web():
         yield web
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("tail", ["", "/"])
 async def test_every_path_of_health_and_metrics_is_there(web, tail):
     found = {path: (await web.get(path + tail)).status_code for path in PATHS}
@@ -68,6 +69,7 @@ async def test_health_tells_of_every_part(web):
     assert (refused.status_code, "there are upperWheel, lowerWheel" in refused.json()["error"]) == (404, True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("mill", "statuses", "waiting"),
     [
@@ -101,6 +103,7 @@ async def test_metrics_are_those_that_the_parts_bring(web):
     assert 'headrace_build_info{version="1.2.3"} 1.0' in (await web.get("/metrics")).text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("verb", "path", "headers", "status", "words"),
     [
@@ -131,6 +134,7 @@ async def test_probes_ask_by_any_name_and_people_by_those_of_the_server(web):
         assert (await web.get(path, headers={"host": host})).status_code == status, (host, path)
 
 
+@pytest.mark.slow
 async def test_users_need_what_they_need_at_a_controller():
     users = KnownUsers(reader={ROOT: Permission.READ}, admin={ROOT: Permission.READ_UPDATE}, stranger={})
     async with serving(Mill("upper"), users=users) as web:

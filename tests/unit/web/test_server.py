@@ -72,6 +72,7 @@ async def test_addresses_that_come_twice_or_are_not_here_do_not_keep_a_server_fr
     await server.stop()
 
 
+@pytest.mark.slow
 async def test_the_server_listens_on_a_free_port_and_stops():
     server = WebServer(lambda: answer, "127.0.0.1", 0)
     port = await server.start()

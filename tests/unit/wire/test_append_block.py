@@ -109,6 +109,7 @@ def appends():
     )
 
 
+@pytest.mark.slow
 @given(st.lists(appends(), min_size=1, max_size=12), st.data())
 @settings(max_examples=examples(200))
 def test_shapes_and_chunking_do_not_change_what_is_appended(plan, data):

@@ -156,6 +156,7 @@ def a_busy_loop(blocking):
         gate.set()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "give",
     [

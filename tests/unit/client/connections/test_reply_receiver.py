@@ -149,6 +149,7 @@ def test_a_buffer_nobody_refers_to_receives_another_reply():
     assert len(places) <= 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("hold", ["block", "buffer", "view", "slice", "array", "arrow"])
 def test_a_buffer_somebody_refers_to_in_whatever_way_is_left_alone(hold):
     numpy, arrow = pytest.importorskip("numpy"), pytest.importorskip("pyarrow")

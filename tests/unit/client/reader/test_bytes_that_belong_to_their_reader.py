@@ -113,6 +113,7 @@ def test_who_waits_for_a_range_hears_that_it_was_closed():
     on_virtual_time(read())
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:coroutine .* was never awaited")
 @pytest.mark.parametrize("by", ["blocks", "batches", "all"])
 def test_an_interrupt_costs_a_range_nothing(thread, by):

@@ -66,6 +66,7 @@ def test_what_nobody_asked_for_is_refused(ranges, wrong):
         ranges.on_block(block(100, 1, 8))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(200))
 def test_whatever_the_order_and_size_of_answers_every_byte_comes_once(seed):
     """A server that answers late, out of order, in part, or refuses what lies ahead; connections get lost."""

@@ -25,6 +25,7 @@ def test_columns_and_lists_of_keys_lie_where_single_keys_lie(keys):
     assert list(key_positions(pa.array(keys, pa.large_string()).dictionary_encode())) == expected
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("alphabet", ["abc019-", "aé日😀"])
 def test_many_distinct_keys_are_hashed_together_with_the_same_result(alphabet):
     keys = [alphabet[n % len(alphabet)] * (n % 37) + str(n) for n in range(2000)]
@@ -84,6 +85,7 @@ def test_remembered_places_are_those_of_fresh_keys(count):
         assert list(remembered.of(tuple(mixed))) == [key_position(key) for key in mixed]
 
 
+@pytest.mark.slow
 def test_remembered_keys_are_bounded():
     remembered = KeyPositions()
     for first in range(0, 3 * KNOWN_KEYS_MAX, KNOWN_KEYS_MAX // 4):

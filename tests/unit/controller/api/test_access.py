@@ -179,6 +179,7 @@ async def list_all(service, users, name, request):
         request.continuationToken.CopyFrom(reply.continuationToken)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rows_max", [1, 3, 1000])
 async def test_listings_show_what_may_be_read_and_end_after_it(rows_max):
     async with serve(World(), page_rows_max=rows_max) as service:

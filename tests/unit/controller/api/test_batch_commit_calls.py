@@ -183,6 +183,7 @@ async def test_a_pinned_transaction_that_nobody_decided_can_be_aborted(stream):
     assert (await commit_batch(stream, txns)).status == Committed.MISSING
 
 
+@pytest.mark.slow
 async def test_a_pinned_transaction_does_not_expire_within_its_lease(world):
     async with serve(world, lease_ms_min=1, lease_grace_ms_min=0, prepared_ms_max=60_000) as service:
         await service.stub.createScope(pb.ScopeInfo(scope="s"))
@@ -194,6 +195,7 @@ async def test_a_pinned_transaction_does_not_expire_within_its_lease(world):
         assert (await commit_batch(service, txns)).status == Committed.COMMITTED
 
 
+@pytest.mark.slow
 async def test_pinned_transactions_of_a_batch_that_cannot_be_decided_expire(world):
     async with serve(world, prepared_ms_max=50) as service:
         await service.stub.createScope(pb.ScopeInfo(scope="s"))

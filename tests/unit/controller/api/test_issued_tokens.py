@@ -118,6 +118,7 @@ def test_every_reply_with_a_token_is_in_the_table():
     assert with_a_token == set(ISSUES)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(name for name in METHODS if snake_case(name) in ISSUES))
 async def test_the_token_of_a_reply_is_about_what_its_caller_may_use(name):
     async with inhabited() as (service, txn_id):

@@ -86,6 +86,7 @@ async def test_successors_are_known_before_anything_is_sealed(service):
     assert [sorted(each) for each in seen] == ranges == [[seg(1, 1), seg(2, 1)]]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("sealed", "ranges", "status"),
     [
@@ -172,6 +173,7 @@ async def test_the_time_of_an_epoch_goes_on_whatever_a_client_says(service):
     assert stream.row.epoch.created_ms == created + 1
 
 
+@pytest.mark.slow
 async def test_a_hundred_scales_leave_a_history_that_hangs_together(service):
     await service.create_stream()
     active = [0]

@@ -107,6 +107,7 @@ async def test_truncation_is_repeatable_and_goes_forward_only(service):
     assert await truncate(service, {three: 6}) == Status.STREAM_SEALED
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("cut", [{}, {77: 1}, {0: 11}, {0: 1, seg(1, 1): 1}, {seg(1, 1): 1}])
 async def test_an_impossible_truncation_is_refused_and_changes_nothing(service, cut):
     await history(service)

@@ -2,6 +2,8 @@
 
 import asyncio
 
+import pytest
+
 from headrace.controller.store.rows.stream_row import StreamState
 from headrace.model.buckets import bucket_of
 from headrace.rpc.generated import controller_pb2 as pb
@@ -122,6 +124,7 @@ def test_a_workflow_that_was_stopped_midway_is_finished_by_the_survivor():
     together(scenario)
 
 
+@pytest.mark.slow
 def test_a_transaction_that_was_begun_on_a_dead_controller_expires():
     async def scenario(pair):
         stream = pair.stream_of(pair.one)
@@ -153,6 +156,7 @@ def test_a_transaction_that_a_dead_controller_decided_is_committed():
     together(scenario)
 
 
+@pytest.mark.slow
 def test_whoever_is_asked_decides_and_the_stream_is_worked_on():
     async def scenario(pair):
         stream = pair.stream_of(pair.one)
@@ -168,6 +172,7 @@ def test_whoever_is_asked_decides_and_the_stream_is_worked_on():
     together(scenario)
 
 
+@pytest.mark.slow
 def test_a_lease_that_is_extended_elsewhere_than_at_its_owner_does_not_run_out():
     async def scenario(pair):
         stream = pair.stream_of(pair.one)
@@ -210,6 +215,7 @@ def test_a_controller_that_was_paused_beyond_its_lease_does_no_harm():
     together(scenario)
 
 
+@pytest.mark.slow
 def test_what_runs_out_while_its_controller_is_paused_is_left_to_the_new_owner():
     async def scenario(pair):
         stream = pair.stream_of(pair.one)
@@ -227,6 +233,7 @@ def test_what_runs_out_while_its_controller_is_paused_is_left_to_the_new_owner()
     together(scenario)
 
 
+@pytest.mark.slow
 def test_a_transaction_has_a_full_lease_with_the_owner_that_it_is_given_to():
     async def scenario(pair):
         await pair.run("other", pair.other.stop())
@@ -246,6 +253,7 @@ def test_a_transaction_has_a_full_lease_with_the_owner_that_it_is_given_to():
     together(scenario)
 
 
+@pytest.mark.slow
 def test_what_is_released_cleanly_goes_on_at_once():
     async def scenario(pair):
         stream = pair.stream_of(pair.one)
@@ -275,6 +283,7 @@ def test_a_request_whose_writer_died_before_it_told_the_owner_is_carried_out():
     together(scenario)
 
 
+@pytest.mark.slow
 def test_a_transaction_whose_creator_died_before_it_told_the_owner_expires():
     async def scenario(pair):
         stream = pair.stream_of(pair.other)
@@ -301,6 +310,7 @@ def create_request(stream):
     return pb.CreateTxnRequest(streamInfo=info(stream), lease=LEASE)
 
 
+@pytest.mark.slow
 def test_a_long_lease_runs_out_although_its_owner_looks_again_and_again():
     async def scenario(pair):
         stream = pair.stream_of(pair.other)

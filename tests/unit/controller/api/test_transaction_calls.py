@@ -230,6 +230,7 @@ async def test_pings_answer_what_became_of_the_transaction(service):
     assert await ping(service, other) == Ping.ABORTED
 
 
+@pytest.mark.slow
 async def test_an_expired_transaction_is_aborted_after_its_grace_and_a_pinged_one_is_not(world):
     async with serve(world, lease_ms_min=1, lease_grace_ms_min=0) as service:
         await service.stub.createScope(pb.ScopeInfo(scope="s"))
@@ -271,6 +272,7 @@ async def batch_commit(service, txn):
     await service.batch.commitTransactionBatch(request)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("decide", "end"),
     [

@@ -54,6 +54,7 @@ async def test_what_one_decided_the_other_knows_at_once(both):
     assert (await settled(one, committed), await settled(one, aborted)) == (State.COMMITTED, State.ABORTED)
 
 
+@pytest.mark.slow
 async def test_a_transaction_expires_although_the_controller_that_extended_its_lease_is_gone(world):
     async with serve(world, lease_ms_min=1, lease_grace_ms_min=0) as service:
         await service.stub.createScope(pb.ScopeInfo(scope="s"))

@@ -1,5 +1,6 @@
 """The lower bound against a model: at every key, the least of what was reported."""
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -69,6 +70,7 @@ def places(history, cut):
     ]
 
 
+@pytest.mark.slow
 @settings(max_examples=examples(300))
 @given(st.data())
 def test_at_every_key_it_is_the_least_position_in_any_order(data):

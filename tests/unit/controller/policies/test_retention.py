@@ -206,6 +206,7 @@ def delta(members, policy, index, now_ms):
     return members[-1].size_bytes - members[index].size_bytes
 
 
+@pytest.mark.slow
 @settings(max_examples=examples(1000))
 @given(situations())
 def test_the_minimum_is_retained_and_subscribers_lose_only_what_exceeds_the_maximum(situation):

@@ -1,5 +1,6 @@
 """Watermarks of random marks at random places of random histories, judged key by key."""
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -164,6 +165,7 @@ def lies_behind(cut, history, segment_id, offset):
     return True
 
 
+@pytest.mark.slow
 @settings(max_examples=examples(300), deadline=None)
 @given(rounds())
 def test_a_watermark_owns_every_key_lies_behind_every_position_and_never_goes_back(drawn):

@@ -39,6 +39,7 @@ async def scopes(web):
     return [name for name in found if name != "_system"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("headers", "status"),
     [
@@ -59,6 +60,7 @@ async def test_a_foreign_request_changes_nothing_and_is_told_what_to_do(web, hea
     assert await scopes(web) == []
 
 
+@pytest.mark.slow
 async def test_every_verb_that_changes_is_refused_to_pages_of_other_origins(web):
     await web.post("/v1/scopes", json={"scopeName": "s"})
     foreign = {"sec-fetch-site": "cross-site"}
@@ -90,6 +92,7 @@ async def test_programs_people_and_pages_of_ours_go_on(web):
         assert answer.status_code == 204, headers
 
 
+@pytest.mark.slow
 async def test_no_name_of_somebody_else_is_answered(web):
     foreign = {"host": "attacker.example"}
     for verb, path in RULES:

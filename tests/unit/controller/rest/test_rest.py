@@ -119,6 +119,7 @@ async def test_whole_days_of_retention_are_shown_both_ways(web, controller):
     assert stream.row.config.retention.maximum == 3 * 86_400_000
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "members",
     [
@@ -313,6 +314,7 @@ async def test_a_stopped_controller_is_down(world):
         assert "try again" in answer.json()["error"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("verb", "path", "body", "status", "words", "field"),
     [
@@ -524,6 +526,7 @@ async def test_a_client_that_waits_for_permission_is_refused_before_it_sends(con
     assert answer.startswith(b"HTTP/1.1 404 ")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("target", ["POST /v1/scopes", "PUT /v1/scopes/a/streams/b", "POST /v1/nothing"])
 async def test_a_client_that_leaves_within_its_body_leaves_no_trace(controller, target, caplog):
     head = f"{target} HTTP/1.1\r\n{BEGIN}Content-Length: 100\r\n\r\n{{"

@@ -101,6 +101,7 @@ def test_operations_need_what_the_protocol_says():
     assert seen == set(rules.RULES)
 
 
+@pytest.mark.slow
 async def test_a_caller_that_lacks_something_is_refused_and_nothing_changes():
     async with inhabited() as (service, _):
         effects = watch_effects(service)
@@ -126,6 +127,7 @@ async def test_a_caller_that_lacks_something_is_refused_and_nothing_changes():
         assert (faults, effects) == ([], [])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("tail", ["", "/"])
 async def test_a_caller_with_exactly_what_an_operation_needs_may_ask_for_it(tail):
     async with inhabited() as (service, _):
@@ -137,6 +139,7 @@ async def test_a_caller_with_exactly_what_an_operation_needs_may_ask_for_it(tail
                 assert answer.status_code < 400 or answer.status_code in {404, 409, 412}, (verb, path)
 
 
+@pytest.mark.slow
 async def test_a_route_without_a_rule_is_denied_to_everybody(monkeypatch):
     monkeypatch.setattr("headrace.controller.rest.routes.RULES", {})
     async with inhabited() as (service, _):

@@ -207,6 +207,7 @@ async def test_a_round_takes_a_bounded_number_of_samples_and_the_next_the_others
             assert (await cut_at(service, now, name))[0] == {0: 7}
 
 
+@pytest.mark.slow
 async def test_old_samples_are_in_blocks_and_all_go_with_the_stream(service):
     await service.create_stream()
     times = {}

@@ -472,6 +472,7 @@ async def test_a_controller_may_die_between_any_two_effects():
     assert await every_death(make_world, prepare, act, settle, check)
 
 
+@pytest.mark.slow
 @simulated
 async def test_any_effect_may_fail_once():
     worlds = []

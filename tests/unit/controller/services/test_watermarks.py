@@ -290,6 +290,7 @@ async def test_a_watermark_that_the_attribute_does_not_name_yet_is_found(world, 
     assert [each.lower for each in made(world)] == [1, 2, 3]
 
 
+@pytest.mark.slow
 async def test_large_watermarks_are_found_in_pieces(world, owner):
     await create(owner)
     marks = mark_stream_of(owner)
@@ -420,6 +421,7 @@ async def test_a_controller_dies_after_every_effect():
     assert await every_death(World, prepare, act, settle, check)
 
 
+@pytest.mark.slow
 @simulated
 async def test_every_effect_is_refused_or_loses_its_reply():
     async def act_and_settle(controller, state):

@@ -45,6 +45,7 @@ def test_a_row_of_another_kind_or_version_is_corrupt(name):
             decode(bytes(changed))
 
 
+@pytest.mark.slow
 @kinds
 def test_a_flipped_bit_gives_another_row_or_a_corrupt_one_and_nothing_else(name):
     row, encode, decode = SAMPLES[name]

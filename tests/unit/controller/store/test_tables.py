@@ -136,6 +136,7 @@ async def test_a_caller_that_leaves_does_not_undo_its_update(store, segments):
     assert (await store.get("t", b"k") or Row(b"", 0)).value == b"v"
 
 
+@pytest.mark.slow
 async def test_the_failure_of_an_update_whose_caller_has_left_is_no_news(store):
     told = []
     asyncio.get_running_loop().set_exception_handler(lambda _, context: told.append(context))

@@ -1,5 +1,6 @@
 """Random histories: scales and rolls of every shape, judged key by key."""
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -59,6 +60,7 @@ def test_every_position_of_a_reader_is_a_valid_cut(data):
     assert is_valid(history, data.draw(reader_cuts(history)))
 
 
+@pytest.mark.slow
 @given(st.data())
 @settings(max_examples=examples(200))
 def test_the_later_of_a_head_and_the_tail_of_an_epoch_is_a_valid_cut_behind_both(data):
@@ -105,6 +107,7 @@ def test_nothing_before_a_readers_position_is_needed_any_more(data):
             assert (segment.segment_id in before) <= behind_everywhere
 
 
+@pytest.mark.slow
 @given(st.data())
 @settings(max_examples=examples(200))
 def test_cuts_relate_as_their_positions_do_at_every_key(data):
@@ -124,6 +127,7 @@ def test_cuts_relate_as_their_positions_do_at_every_key(data):
     assert relate_cuts(place(history, one), place(history, one)) is Relation.EQUAL_OR_AFTER
 
 
+@pytest.mark.slow
 @given(st.data())
 @settings(max_examples=examples(200))
 def test_between_two_positions_lie_exactly_the_segments_a_reader_meets(data):

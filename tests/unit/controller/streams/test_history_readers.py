@@ -83,6 +83,7 @@ def test_successors_are_those_of_the_whole_history(history, ends):
     asyncio.run(check())
 
 
+@pytest.mark.slow
 @given(st.data(), st.booleans())
 @settings(max_examples=examples(300))
 def test_cuts_are_as_valid_as_by_the_whole_history(data, ends):
@@ -99,6 +100,7 @@ def test_cuts_are_as_valid_as_by_the_whole_history(data, ends):
     asyncio.run(check())
 
 
+@pytest.mark.slow
 @given(st.data(), st.booleans())
 @settings(max_examples=examples(300))
 def test_between_any_two_cuts_lies_what_lies_there_by_the_whole_history(data, ends):
@@ -120,6 +122,7 @@ def test_between_any_two_cuts_lies_what_lies_there_by_the_whole_history(data, en
     asyncio.run(check())
 
 
+@pytest.mark.slow
 @given(st.data(), st.booleans())
 @settings(max_examples=examples(300))
 def test_a_stream_that_is_truncated_again_and_again_loses_what_lies_before_its_head(data, ends):
@@ -296,6 +299,7 @@ async def test_an_epoch_by_its_time_costs_a_few_rows_of_many():
     assert store.rows_read <= 17
 
 
+@pytest.mark.slow
 async def test_a_segment_of_an_earlier_release_ends_where_a_few_epochs_say():
     store, records = CountingStore(), long_history(5_000)
     await store.create_table(details_table(UID))
@@ -333,6 +337,7 @@ async def test_an_epoch_whose_row_is_missing_is_named():
     assert (await epochs.find(7)).epoch == 7
 
 
+@pytest.mark.slow
 async def test_removing_a_history_leaves_nothing_of_it_wherever_it_was_interrupted():
     store, records = await make_long_stream(2_500)
     rows = HistoryRows(store)

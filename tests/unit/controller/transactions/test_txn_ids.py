@@ -1,5 +1,7 @@
 import asyncio
 
+import pytest
+
 from headrace.controller.store.layout import permanent_tables
 from headrace.controller.transactions.txn_ids import (
     BLOCK,
@@ -18,6 +20,7 @@ async def make_store():
     return store
 
 
+@pytest.mark.slow
 async def test_ids_of_many_controllers_never_meet():
     store = await make_store()
     sources = [TxnIds(store) for _ in range(4)]

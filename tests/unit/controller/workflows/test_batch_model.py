@@ -16,12 +16,14 @@ def run(seed, **shape):
     simulate(seed, lambda sim: run_sink(sim, **shape), limit_s=1e6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("block", range(4))
 def test_every_schedule_shows_whole_batches_once(block):
     for seed in range(block * SCHEDULES // 4, (block + 1) * SCHEDULES // 4):
         run(seed)
 
 
+@pytest.mark.slow
 def test_every_schedule_does_so_while_buckets_change_their_owners():
     ended = 0
     for seed in range(SCHEDULES // 4):

@@ -72,6 +72,7 @@ class Bench:
         return self.served
 
 
+@pytest.mark.slow
 async def test_whoever_waits_is_served_in_order_behind_what_is_urgent():
     rng = random.Random(7)
     bench, expected = Bench(), []

@@ -113,6 +113,7 @@ async def test_the_next_owner_finds_a_tree_that_was_emptied():
     assert await bench.get(1) == [1]
 
 
+@pytest.mark.slow
 async def test_a_read_goes_on_although_its_pages_were_replaced_meanwhile():
     bench = Bench(AttributesConfig(rollover_bytes=64 * KIB, update_keys_max=50), cache_bytes=40 * KIB)
     await bench.put(dict.fromkeys(range(20_000), 0))

@@ -56,6 +56,7 @@ async def test_truncated_and_deleted_bytes_leave_the_log_of_a_quiet_container_in
     await bench.stop()
 
 
+@pytest.mark.slow
 async def test_an_idle_container_comes_to_rest():
     bench = make_bench()
     container = await bench.start()

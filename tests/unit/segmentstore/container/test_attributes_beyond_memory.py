@@ -146,6 +146,7 @@ async def test_the_index_of_a_deleted_segment_is_deleted_and_a_new_one_knows_not
     await bench.stop()
 
 
+@pytest.mark.slow
 async def test_data_of_a_server_that_had_no_indexes_is_read_and_moves_into_them():
     """Checkpoints and rows of the catalogue have all values of their segments there, in the same format."""
     bench, without = make_bench(), Bench()

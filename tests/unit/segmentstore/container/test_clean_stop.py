@@ -57,6 +57,7 @@ async def live(bench, size=64 * KIB):
     await container.delete(await container.resolve("s/scratch"))
 
 
+@pytest.mark.slow
 @pytest.mark.real_loop
 async def test_the_start_after_a_clean_stop_reads_a_checkpoint_and_nothing_else(tmp_path):
     bench = Stopping(tmp_path / "log")
@@ -73,6 +74,7 @@ async def test_the_start_after_a_clean_stop_reads_a_checkpoint_and_nothing_else(
     await bench.stop()
 
 
+@pytest.mark.slow
 @pytest.mark.real_loop
 async def test_a_container_that_did_nothing_writes_nothing_when_it_stops(tmp_path):
     bench = Stopping(tmp_path / "log")

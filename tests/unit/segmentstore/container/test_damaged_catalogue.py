@@ -55,6 +55,7 @@ async def test_who_is_active_is_served_beside_a_damaged_catalogue(caplog):
     await bench.stop()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", ["deleted", "merged"])
 async def test_a_row_that_outlives_its_segment_in_the_log_brings_nothing_back(way, monkeypatch):
     """The log was cut behind the end of a segment whose row could not be removed, and the owner changed."""

@@ -17,6 +17,7 @@ def chunks_of(letters):
     return b"".join(bytes([letter]) * CHUNK_BYTES for letter in letters)
 
 
+@pytest.mark.slow
 async def test_a_container_whose_segment_is_truncated_behind_a_damaged_row_stays_and_starts_again():
     bench = Bench()
     storing = SegmentStorageConfig(rollover_bytes=CHUNK_BYTES, block_bytes=1)

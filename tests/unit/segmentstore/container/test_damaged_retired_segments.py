@@ -3,6 +3,8 @@
 import asyncio
 import dataclasses
 
+import pytest
+
 from headrace.model.tables import TableEntry
 from tests.unit.segmentstore.container.container_bench import Bench, until
 
@@ -19,6 +21,7 @@ async def put_row(container, name, row):
     await container.tables.update(CATALOGUE, [TableEntry(name.encode(), row)])
 
 
+@pytest.mark.slow
 async def test_segments_with_damaged_rows_keep_no_others_and_are_looked_at_by_each_owner(caplog, monkeypatch):
     bench = Bench(active_segments_max=10_000, eviction_batch=10_000)
     writer = dataclasses.replace(bench.config.storage_writer, retry_max_s=RETRY_S)

@@ -14,6 +14,7 @@ COUNT = 40
 NAMES = [f"s/{number:03}" for number in range(COUNT)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("batch_bytes", [32 * KIB, 150 * KIB, 256 * KIB])
 async def test_rows_are_made_for_one_portion_at_a_time(batch_bytes, monkeypatch):
     bench = Bench(eviction_batch=10_000)

@@ -123,6 +123,7 @@ class LateWal(KeepingWal):
         self.asked.append(address)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("next_use", ["append", "evict", "delete", "nothing"])
 async def test_a_segment_is_the_same_to_those_who_read_more_and_less_of_the_log(next_use):
     bench, wals = Bench(), []

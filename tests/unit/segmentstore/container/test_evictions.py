@@ -250,6 +250,7 @@ async def test_every_segment_that_a_container_keeps_for_itself_never_leaves(benc
         await bench.start()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("use", ["append", "read", "seal", "delete", "attribute", "merge", "look-up"])
 async def test_a_segment_used_while_its_row_is_written_stays(bench, use):
     container = bench.container
@@ -514,6 +515,7 @@ async def test_a_stale_scratch_segment_that_somebody_else_deletes_does_not_keep_
     assert all(segment.deleted for segment in stale)
 
 
+@pytest.mark.slow
 async def test_a_start_does_not_wait_for_the_log_once_for_each_scratch_segment_that_is_left():
     bench = Bench(active_segments_max=2000)
     await bench.start()
@@ -618,6 +620,7 @@ async def test_a_segment_that_is_used_while_others_are_looked_at_stays(bench, mo
     assert B in container.state.by_name
 
 
+@pytest.mark.slow
 async def test_that_many_segments_are_looked_at_holds_up_nobody(monkeypatch):
     bench = Bench(active_segments_max=10_000)
     container = await bench.start()

@@ -135,6 +135,7 @@ async def test_checkpoints_of_little_bytes_flush_what_they_wait_for(bench):
     assert container.state.by_name["s/quiet"].stored_length > 5
 
 
+@pytest.mark.slow
 async def test_more_items_than_may_wait_are_flushed_though_they_are_young_and_small(bench):
     bench.config = dataclasses.replace(
         bench.config, storage_writer=StorageWriterConfig(stop_flush_s=0.1, pending_operations_max=60)
@@ -149,6 +150,7 @@ async def test_more_items_than_may_wait_are_flushed_though_they_are_young_and_sm
     assert not len(container.tiers.log.memory_log)
 
 
+@pytest.mark.slow
 async def test_no_append_waits_until_what_is_unstored_is_old(bench):
     """Each segment with an unstored byte counts with the blocks that it takes of the cache."""
     bench.config = dataclasses.replace(bench.config, unstored_bytes_max=1 * MIB)

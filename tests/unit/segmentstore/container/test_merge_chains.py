@@ -27,6 +27,7 @@ async def make_chain(container, depth, size):
     return b"".join(bytes([number]) * size for number in reversed(range(depth + 1)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("depth", [2, 3, 6])
 @pytest.mark.parametrize("size", [10, 40_000])
 async def test_a_chain_of_merges_that_storage_has_done_lets_the_log_be_cut_after_a_crash(bench, depth, size):
@@ -52,6 +53,7 @@ class Away(MemoryChunkProvider):
         return await super().create(*args, **options)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("depth", [7, 8, 9, 50])
 async def test_all_of_a_chain_is_read_from_the_cache_while_storage_is_away(bench, depth):
     bench.chunks = Away()

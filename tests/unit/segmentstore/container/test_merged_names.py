@@ -12,6 +12,7 @@ from tests.unit.segmentstore.container.container_bench import Bench, HeldWal, ap
 TARGET, SOURCE = "s/target", "s/source"
 
 
+@pytest.mark.slow
 async def test_a_merge_of_a_name_that_was_used_again_by_a_caller_who_has_left_is_no_repetition():
     bench, wals = Bench(), []
 

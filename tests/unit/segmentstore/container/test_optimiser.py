@@ -47,6 +47,7 @@ async def bench():
     await bench.stop()
 
 
+@pytest.mark.slow
 async def test_small_chunks_are_merged_and_read_as_before(bench):
     await bench.fill()
     await until(lambda: bench.rounds >= 3)
@@ -65,6 +66,7 @@ async def test_the_tables_of_the_container_are_merged_too(bench):
     await until(lambda: bench.chunk_count(table) < 12)
 
 
+@pytest.mark.slow
 async def test_an_inactive_segment_is_merged_by_a_round_over_the_rows(bench):
     bench.config = dataclasses.replace(
         bench.config, optimiser=dataclasses.replace(bench.config.optimiser, interval_s=1e6)
@@ -82,6 +84,7 @@ async def test_an_inactive_segment_is_merged_by_a_round_over_the_rows(bench):
     assert (await bench.container.tiers.storage.info(storage_name)).chunk_count <= 4
 
 
+@pytest.mark.slow
 async def test_a_store_that_fails_makes_the_pauses_longer_and_ends_nothing(bench):
     await bench.fill()
     bench.chunks.inject = lambda call: Fault.FAIL if call.kind == "create" else None
@@ -98,6 +101,7 @@ async def test_where_the_store_appends_nothing_is_merged_unless_it_is_asked_for(
         await bench.stop()
 
 
+@pytest.mark.slow
 async def test_while_paused_no_object_is_rewritten_and_then_it_goes_on(bench):
     bench.optimiser_switch.pause()
     await bench.fill()
@@ -120,6 +124,7 @@ async def slept_until(condition):
         await asyncio.sleep(0.05)  # virtual
 
 
+@pytest.mark.slow
 async def test_a_pause_ends_the_work_after_the_current_step(bench):
     bench.optimiser_switch.pause()
     await bench.fill()

@@ -80,6 +80,7 @@ def steps(seen):
     return [after - before for before, after in itertools.pairwise(seen)]
 
 
+@pytest.mark.slow
 async def test_others_have_a_turn_behind_a_bounded_number_of_operations():
     process = Process(replay_operations=20)
     async with process.fill() as container:
@@ -205,6 +206,7 @@ async def test_two_containers_that_fit_only_one_behind_the_other_both_come_up():
     assert process.cache.statistics().used_bytes == 0
 
 
+@pytest.mark.slow
 async def test_others_may_take_the_room_of_what_storage_holds_between_two_turns():
     process = Process(replay_operations=1, cache_bytes=4 * MIB, stores=True)
     async with process.fill() as container:

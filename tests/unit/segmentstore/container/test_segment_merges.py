@@ -177,6 +177,7 @@ async def test_a_large_batch_does_not_fill_the_line_of_requests():
     await bench.stop()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("begun_anew", [False, True])
 async def test_a_batch_may_have_more_sources_than_may_be_in_memory(begun_anew):
     bench = Bench(active_segments_max=8, eviction_cut_s=2.0)

@@ -2,11 +2,14 @@
 
 import asyncio
 
+import pytest
+
 from headrace.limits import MIB
 from tests.unit.segmentstore.container.container_bench import HeldWal, append, read_all, until
 from tests.unit.segmentstore.container.test_replay_turns import Process
 
 
+@pytest.mark.slow
 async def test_a_burst_that_the_cache_has_no_room_for_waits_before_it_is_accepted():
     process = Process(cache_bytes=16 * MIB, stores=True)
     containers = [process.make(number, HeldWal) for number in range(8)]

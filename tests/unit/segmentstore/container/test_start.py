@@ -117,6 +117,7 @@ class WatchedWal(MemoryWal):
 ENDS = {"stop": ClosedError, "fail": StorageFullError}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("end", ["cancel", *ENDS])
 async def test_a_start_that_ends_at_any_turn_of_its_replay_leaves_nothing_behind(end):
     process = Process()

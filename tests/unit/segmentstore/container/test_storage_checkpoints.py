@@ -167,6 +167,7 @@ async def test_a_successor_holds_what_the_copies_of_former_owners_name():
     await bench.stop()
 
 
+@pytest.mark.slow
 async def test_what_was_deleted_last_is_gone_from_a_container_that_is_idle_since():
     bench = Copied(interval_s=0.5)
     container = await bench.start()
@@ -213,6 +214,7 @@ async def test_an_owner_that_writes_nothing_ends_as_well():
     await bench.stopping
 
 
+@pytest.mark.slow
 async def test_an_idle_owner_ends_within_the_minute_that_users_are_promised():
     bench = Copied(fence_s=StorageCheckpointsConfig().fence_s, pause_s=StorageCheckpointsConfig().pause_s)
     await bench.start()
@@ -280,6 +282,7 @@ async def test_a_store_that_fails_ends_nobody_and_the_copy_is_made_later():
     assert await bench.records() == bench.logged()
 
 
+@pytest.mark.slow
 async def test_an_owner_starts_although_nothing_can_be_listed_and_deletes_nothing_meanwhile():
     bench = Copied()
     container = await bench.start()

@@ -258,6 +258,7 @@ class Rows:
             raise WalWriteError(fault)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fault", ["before", "after"])
 async def test_old_rows_are_moved_whatever_commit_is_the_last_of_an_owner(fault):
     for failing in range(100):

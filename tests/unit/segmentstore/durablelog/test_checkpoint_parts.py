@@ -56,6 +56,7 @@ async def write(bench, frames_max=1000):
     return frames
 
 
+@pytest.mark.slow
 async def test_little_of_a_loaded_log_lies_between_the_parts_for_recovery_keeps_that_aside(monkeypatch):
     bench = await make_bench()
     load(bench)
@@ -145,6 +146,7 @@ async def test_a_log_that_fails_ends_a_checkpoint_and_nothing_of_it_is_left(step
     assert not missed
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("steps", range(8, 20, 3))
 async def test_a_checkpoint_that_is_cancelled_is_no_checkpoint_and_the_next_one_is(steps):
     bench = await make_bench()

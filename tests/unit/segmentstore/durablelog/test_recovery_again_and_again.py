@@ -48,6 +48,7 @@ async def test_a_first_start_interrupted_after_any_frame_is_started_again():
             again.state.check()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(12))
 async def test_a_chain_of_owners_each_dying_at_any_frame_forgets_nothing_that_was_durable(seed):
     rng = random.Random(seed)

@@ -259,6 +259,7 @@ async def test_a_failing_log_fails_everyone_who_is_throttled():
     bench.log.processor.check()
 
 
+@pytest.mark.slow
 async def test_ten_thousand_requests_of_mixed_priority_are_served_by_priority_once_there_is_room():
     bench, _ = await loaded(frame_bytes=4096, frames=3, slots=1)
     segments = [bench.state.get("s"), bench.state.get("t")]

@@ -101,6 +101,7 @@ async def test_requests_have_their_turn_beside_blocks_that_always_wait(crowd, wr
     assert crowd.done["caller"] - before >= 5, crowd.done
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("callers", [1, 3, 8])
 @pytest.mark.parametrize("size", [LARGE, ALL])
 async def test_a_large_block_and_callers_of_small_requests_both_go_on(crowd, callers, size):
@@ -111,6 +112,7 @@ async def test_a_large_block_and_callers_of_small_requests_both_go_on(crowd, cal
     assert min(crowd.done.values()) >= 5, crowd.done
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", [LARGE, ALL - 200])
 @pytest.mark.parametrize("with_large_blocks", [False, True])
 async def test_a_large_request_has_its_turn_beside_everybody_else(crowd, size, with_large_blocks):
@@ -124,6 +126,7 @@ async def test_a_large_request_has_its_turn_beside_everybody_else(crowd, size, w
     assert min(crowd.done.values()) >= 5, crowd.done
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("writers", [1, 3])
 @pytest.mark.parametrize("others", [0, 1])
 @pytest.mark.parametrize("is_first", [False, True])
@@ -260,6 +263,7 @@ async def test_nothing_critical_waits_for_a_large_block(crowd):
     await delayed
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("callers", [1, 5])
 async def test_a_slowed_down_container_lets_blocks_and_requests_in_by_turns(callers):
     limits = ProcessorLimits(

@@ -133,6 +133,7 @@ async def test_a_refusal_waits_for_the_acknowledgements_before_it(peer, store):
     assert store.segments[SEGMENT].data == b"xxx"
 
 
+@pytest.mark.slow
 async def test_ten_thousand_refusals_wait_and_come_in_order(peer, store):
     store.durable_at_once = False
     await peer.set_up()
@@ -433,6 +434,7 @@ VIOLATIONS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", VIOLATIONS)
 @pytest.mark.parametrize("chunk", [1 << 30, 1])
 async def test_a_violation_closes_without_a_reply_but_after_those_that_are_owed(peer, store, name, chunk):
@@ -545,6 +547,7 @@ async def test_an_append_larger_than_the_buffer_is_stored_whole(peer, store):
     assert store.segments[SEGMENT].data == data + b"tail"
 
 
+@pytest.mark.slow
 async def test_an_append_that_arrives_in_two_parts_with_a_read_between_is_stored_whole(peer, store):
     await peer.set_up()
     frames = block(1, b"part") + block(2, b"next")

@@ -285,6 +285,7 @@ async def test_bytes_of_real_chunks_are_answered_after_the_last_word(bench, acti
     await home.supervisor.stop()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("turns", range(4))
 async def test_no_read_is_answered_twice_if_its_segment_is_deleted_while_they_end(peer, home, store, turns):
     """Its task has answered, and is still taken for waiting until the next turn."""

@@ -35,6 +35,7 @@ def fail_later(function):
     return call
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("where", ["encoding", "writing", "the second frame"])
 @pytest.mark.parametrize(
     "in_flight", [None, WRITER, OTHER], ids=["alone", "behind its own", "behind another"]

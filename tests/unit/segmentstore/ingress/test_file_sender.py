@@ -191,6 +191,7 @@ async def test_without_a_descriptor_to_spare_answers_come_from_memory(make, monk
     assert b"".join(place.transport.written) == expected()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(6))
 def test_answers_of_every_kind_arrive_in_order_over_a_real_transport(tmp_path, seed):
     """Small frames, answers from memory and from the file, to a client that takes them unevenly."""

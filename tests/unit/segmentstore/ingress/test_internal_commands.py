@@ -109,6 +109,7 @@ async def test_a_store_answers_what_it_is_asked_about_itself(peer, data_plane, s
     assert list(json.loads(reply.answer)["containers"]) == ["1"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "question",
     [
@@ -125,6 +126,7 @@ async def test_what_no_store_is_asked_is_refused_and_changes_nothing(peer, data_
     assert not peer.closed
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "request_",
     [

@@ -116,6 +116,7 @@ async def test_single_bytes_over_a_real_socket(port, store):
     client.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(30))
 async def test_garbage_ends_one_connection_and_nothing_else(port, listener, store, seed):
     source = random.Random(seed)
@@ -155,6 +156,7 @@ async def test_a_hostile_length_costs_no_memory(port, listener):
     announced.close()
 
 
+@pytest.mark.slow
 async def test_a_client_that_does_not_read_bounds_what_is_kept_for_it(port, listener, store):
     store.add("s", bytes(4 * MIB))
     client = await Client.connect(port)
@@ -310,6 +312,7 @@ async def test_a_name_with_two_addresses_is_served_on_both_with_one_port(store, 
     await listener.stop()
 
 
+@pytest.mark.slow
 async def test_hundreds_of_clients_with_ten_thousand_appends(port, store, listener):
     async def run(n):
         client = await Client.connect(port)
@@ -332,6 +335,7 @@ async def test_hundreds_of_clients_with_ten_thousand_appends(port, store, listen
     await until(lambda: not listener.connections)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "test",
     [

@@ -78,6 +78,7 @@ def test_the_same_holds_with_tls(run, test):
     run(test)
 
 
+@pytest.mark.slow
 def test_large_frames_both_ways(run):
     async def test(port, store, listener):
         store.add("s", bytes(3 * MIB))
@@ -100,6 +101,7 @@ def test_large_frames_both_ways(run):
     run(test)
 
 
+@pytest.mark.slow
 def test_unsent_replies_are_counted_until_the_client_has_taken_them(run):
     async def test(port, store, listener):
         store.add("s", bytes(2 * MIB))

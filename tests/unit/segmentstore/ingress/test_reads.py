@@ -4,6 +4,8 @@ import asyncio
 import gc
 import tracemalloc
 
+import pytest
+
 from headrace.errors import ContainerOfflineError, StorageReadError, StorageReadRefusedError
 from headrace.limits import KIB, MIB
 from headrace.segmentstore.ingress import charges
@@ -161,6 +163,7 @@ async def test_waiting_reads_of_a_lost_connection_are_gone_at_once(peer, home, s
     assert home.supervisor.statistics().running == []
 
 
+@pytest.mark.slow
 async def test_a_waiting_read_does_not_keep_its_token(peer):
     questions = [encode(c.ReadSegment(SEGMENT, 0, 100, "t" * 65_000, n)) for n in range(100)]
     gc.collect()
@@ -214,6 +217,7 @@ async def test_reads_that_wait_are_bounded_over_all_connections_and_few_are_alwa
     await home.supervisor.stop()
 
 
+@pytest.mark.slow
 async def test_no_read_is_taken_from_a_client_that_does_not_take_its_replies(peer, store):
     data = bytes(6 * MIB)
     store.add("s", data)
@@ -238,6 +242,7 @@ async def test_no_read_is_taken_from_a_client_that_does_not_take_its_replies(pee
     assert store.results_out == 0
 
 
+@pytest.mark.slow
 async def test_waiting_reads_hold_no_bytes_for_a_client_that_does_not_take_its_replies(store, home):
     target = store.add("s", bytes(2 * MIB))
     peer = Peer(home)
@@ -288,6 +293,7 @@ def unsent(home):
     return home.budget.unsent_bytes
 
 
+@pytest.mark.slow
 async def test_many_slow_clients_together_hold_little(store):
     """Each is within its own bound; what counts is the sum."""
     home = FakeHome(store, IngressConfig(write_buffer_bytes_max=4 * MIB, connection_bytes_max=27 * MIB))

@@ -242,6 +242,7 @@ async def test_an_append_whose_end_is_large_too_does_not_wait_for_itself(store):
     await home.supervisor.stop()
 
 
+@pytest.mark.slow
 async def test_ends_of_append_blocks_do_not_take_room_beyond_the_bound(store):
     """Blocks just above the buffer all find room. Their ends of 4 MiB take it one after the other."""
     home = FakeHome(store, IngressConfig(receive_buffer_bytes=1024, connection_bytes_max=FRAMES_2_MIB))

@@ -92,6 +92,7 @@ def make(kind):
     return kind(**{name: values.get(name, "text") for name in required})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "kind"), leaves())
 def test_every_leaf_has_its_answer(name, kind):
     error = make(kind)

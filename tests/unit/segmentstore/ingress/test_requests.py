@@ -83,6 +83,7 @@ FLOODS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", FLOODS)
 async def test_one_client_does_not_have_the_loop_for_itself(home, store, kind):
     store.add(SEGMENT, b"x")
@@ -108,6 +109,7 @@ async def test_one_client_does_not_have_the_loop_for_itself(home, store, kind):
         assert replies == FLOODS[kind]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sealed", [False, True])
 async def test_others_have_a_turn_between_thousands_of_tiny_appends_of_one_writer(home, store, sealed):
     """Thousands arrive in one read, and refused ones are answered one by one."""
@@ -165,6 +167,7 @@ async def ask_for_large_values(home, store, count):
     return peer
 
 
+@pytest.mark.slow
 async def test_large_replies_wait_until_the_client_takes_them(home, store):
     peer = await ask_for_large_values(home, store, 100)
     replies = []
@@ -485,6 +488,7 @@ async def test_requests_of_very_many_small_keys_are_bounded_by_what_they_take_in
     await home.supervisor.stop()
 
 
+@pytest.mark.slow
 async def test_large_frames_of_very_many_keys_take_what_they_decode_to_before_they_are_decoded(store):
     home = FakeHome(store, IngressConfig(connection_bytes_max=8 * MIB, receive_buffer_bytes=16 * KIB))
     await store.create_table("t")

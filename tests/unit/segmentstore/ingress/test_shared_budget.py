@@ -55,6 +55,7 @@ async def test_a_request_that_is_answered_at_once_does_not_stop_the_next_one(sto
     home.budget.check()
 
 
+@pytest.mark.slow
 @pytest.mark.real_loop
 async def test_a_request_without_a_body_leaves_no_connection_behind(store):
     listener = Listener(store)

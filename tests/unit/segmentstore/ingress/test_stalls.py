@@ -102,6 +102,7 @@ async def test_who_sends_its_frame_in_time_is_not_closed():
     await home.supervisor.stop()
 
 
+@pytest.mark.slow
 @simulated
 async def test_a_head_is_a_promise_that_takes_no_room():
     home = open_home()

@@ -244,6 +244,7 @@ async def test_an_error_gives_the_room_back(open_home, table):
 # ----------------------------------------------------------------------------------- one connection
 
 
+@pytest.mark.slow
 async def test_one_client_has_one_large_reply_at_a_time(open_home, table):
     home = open_home(replies_max=100 * MIB)
     peer = home.peer(stuck=True)
@@ -373,6 +374,7 @@ async def test_who_takes_a_little_at_a_time_is_closed_as_well(open_home, table):
     assert slow.lost
 
 
+@pytest.mark.slow
 async def test_many_who_take_nothing_keep_others_out_for_no_longer_than_their_turns(open_home, table):
     home = open_home(replies_max=4 * MIB, stall_s=0.05)
     stuck = await ask_all(home, [get(n, *range(7)) for n in range(12)])

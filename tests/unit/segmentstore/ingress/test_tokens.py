@@ -262,6 +262,7 @@ async def test_a_read_from_storage_is_answered_although_its_token_ends(peer, tok
     assert bytes(reply.data) == b"stored"
 
 
+@pytest.mark.slow
 async def test_very_many_reads_are_refused_bit_by_bit(peer, token):
     mine = token(READ)
     for first in range(0, 3000, 50):

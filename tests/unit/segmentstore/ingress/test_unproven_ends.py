@@ -45,6 +45,7 @@ async def begin_to_end(world, way):
     return ending, task
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", ["delete", "merge"])
 @pytest.mark.parametrize("question", QUESTIONS)
 async def test_nobody_hears_of_an_end_that_the_log_loses(world, question, way):
@@ -62,6 +63,7 @@ async def test_nobody_hears_of_an_end_that_the_log_loses(world, question, way):
     assert (await container.resolve(ending)).durable_length == 3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", ["delete", "merge"])
 @pytest.mark.parametrize("question", QUESTIONS)
 async def test_everybody_hears_of_it_once_it_is_durable(world, question, way):

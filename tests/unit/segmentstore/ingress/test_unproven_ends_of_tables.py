@@ -28,6 +28,7 @@ QUESTIONS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("question", QUESTIONS)
 async def test_nobody_hears_that_a_table_is_gone_when_the_log_loses_that(world, question):
     await world.store.create_table(TABLE)

@@ -1,3 +1,5 @@
+import pytest
+
 from headrace.segmentstore.inspection.log_coverage import LogCoverage
 from headrace.segmentstore.state.segment_state import SegmentState
 
@@ -59,6 +61,7 @@ def test_an_append_behind_a_merge_begins_a_range_of_its_own():
     assert coverage.first_uncovered(target) is None
 
 
+@pytest.mark.slow
 def test_merges_may_be_nested_as_deep_as_they_like():
     """One segment merged into the next, thousands of times, before storage has joined any."""
     coverage, innermost = LogCoverage(), segment(4)

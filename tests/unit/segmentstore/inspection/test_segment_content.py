@@ -53,6 +53,7 @@ def place(tmp_path):
     return Place(tmp_path)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("stored", "start"),
     [(20, 0), (21, 0), (29, 0), (30, 0), (20, 12), (25, 20), (25, 22), (30, 12)],

@@ -29,6 +29,7 @@ def table(start):
     return SegmentState(1, "t", start_offset=start)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("cut", range(len(LOG) + 1))
 def test_a_table_is_read_however_its_bytes_are_cut(cut):
     contents = Pieces(100, LOG[:cut], LOG[cut:])
@@ -37,6 +38,7 @@ def test_a_table_is_read_however_its_bytes_are_cut(cut):
     assert offsets == [100, 119, 139, 160]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("length", range(1, len(LOG)))
 def test_a_table_that_ends_within_an_entry_is_damaged(length):
     contents = Pieces(0, LOG[:length])

@@ -76,6 +76,7 @@ async def test_nobody_accepts_while_the_cache_is_overdrawn_but_who_has_nothing()
     await end(cache, [world, other, idle])
 
 
+@pytest.mark.slow
 async def test_what_was_overdrawn_is_used_again_and_not_overdrawn_twice():
     cache = small_cache(64)
     world = World(cache)

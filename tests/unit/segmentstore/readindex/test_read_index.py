@@ -728,6 +728,7 @@ async def test_small_reads_of_a_warm_history_are_served_from_what_was_read_with_
     await world.close()
 
 
+@pytest.mark.slow
 async def test_a_history_that_turns_cold_is_read_ahead_and_one_that_turns_warm_is_not():
     world = World(BlockCache(CacheConfig(bytes_max=128 * MIB)))
     segment = world.create_stored("s", 40 * MIB)
@@ -1028,6 +1029,7 @@ async def test_what_was_accepted_finds_room_whatever_readers_hold(late):
         await world.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("tail", [13 * BLOCK, 16 * BLOCK - 100], ids=["within", "across"])
 @pytest.mark.parametrize("readers", ["nobody", "early", "before", "after"])
 async def test_what_was_accepted_finds_room_although_it_follows_stored_bytes(tail, readers):
@@ -1361,6 +1363,7 @@ async def test_a_merge_that_storage_had_applied_before_recovery_needs_no_redirec
     assert {name for name, _, _ in world.storage.reads} == {target.storage_name}
 
 
+@pytest.mark.slow
 async def test_a_thousand_small_transactions_share_the_blocks_of_their_target(world):
     target = world.create("t")
     expected = b""

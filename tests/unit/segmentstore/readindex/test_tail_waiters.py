@@ -45,6 +45,7 @@ async def test_failing_reaches_everybody():
             await future
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("reason", ["bytes", "change", "end"])
 async def test_ten_thousand_waiters_are_woken_in_portions(reason):
     """Each is a read that looks again and answers: together they would hold up the loop for 80 ms."""
@@ -123,6 +124,7 @@ class CountedOffset(int):
         return int(self) < int(other)
 
 
+@pytest.mark.slow
 async def test_an_append_does_not_look_at_those_who_wait_far_away():
     waiters = TailWaiters()
     far = [waiters.add(CountedOffset(1_000_000 + number)) for number in range(10_000)]
@@ -136,6 +138,7 @@ async def test_an_append_does_not_look_at_those_who_wait_far_away():
     waiters.check()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(30))
 async def test_everybody_below_the_length_is_woken_whoever_came_and_went(seed):
     draw = random.Random(seed)

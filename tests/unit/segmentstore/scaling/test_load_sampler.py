@@ -80,6 +80,7 @@ async def test_only_stream_segments_with_a_rate_policy_are_metered(world):
     assert world.sampler.statistics().metered == 1
 
 
+@pytest.mark.slow
 async def test_a_segment_with_ten_times_its_bytes_is_hot_and_later_cold(world):
     await world.bench.container.create(SEGMENT, KIB_PER_S)
     await world.pass_time(60, world.appends(30 * 1024))
@@ -91,6 +92,7 @@ async def test_a_segment_with_ten_times_its_bytes_is_hot_and_later_cold(world):
     assert world.reports.loads()[-2:] == [Load.COLD, Load.SILENT]
 
 
+@pytest.mark.slow
 async def test_a_changed_policy_is_metered_from_then_on(world):
     state = await world.bench.container.create(SEGMENT, KIB_PER_S)
     await world.pass_time(30, world.appends(30 * 1024))
@@ -117,6 +119,7 @@ async def test_a_deleted_segment_is_forgotten(world):
     assert world.sampler.statistics().metered == 0
 
 
+@pytest.mark.slow
 async def test_an_evicted_segment_is_silent_and_forgotten_once_that_is_reported(world):
     await world.bench.container.create(SEGMENT, KIB_PER_S)
     await world.pass_time(6)
@@ -128,6 +131,7 @@ async def test_an_evicted_segment_is_silent_and_forgotten_once_that_is_reported(
     assert world.sampler.statistics().metered == 0
 
 
+@pytest.mark.slow
 async def test_an_evicted_segment_that_comes_back_goes_on(world):
     await world.bench.container.create(SEGMENT, KIB_PER_S)
     await world.pass_time(60, world.appends(2000))
@@ -138,6 +142,7 @@ async def test_an_evicted_segment_that_comes_back_goes_on(world):
     assert (world.sampler.statistics().metered, world.sampler.statistics().inactive) == (1, 0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("restarts", [False, True], ids=["evicted", "restarted"])
 async def test_a_segment_that_a_former_meter_called_silent_is_reported_warm(world, restarts):
     await world.bench.container.create(SEGMENT, KIB_PER_S | {attr.CREATION_TIME: LoopClock().now_ms()})
@@ -151,12 +156,14 @@ async def test_a_segment_that_a_former_meter_called_silent_is_reported_warm(worl
     assert world.reports.loads() == [Load.SILENT, Load.WARM]
 
 
+@pytest.mark.slow
 async def test_a_new_segment_is_not_reported_warm(world):
     await world.bench.container.create(SEGMENT, KIB_PER_S | {attr.CREATION_TIME: LoopClock().now_ms()})
     await world.pass_time(300, world.appends(2000))
     assert world.reports.loads() == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("policy", [KIB_PER_S, EVENTS_PER_S], ids=["bytes", "events"])
 @pytest.mark.parametrize(("rate", "loads"), [(0.8, set()), (3.0, {Load.HOT})])
 async def test_a_transaction_counts_over_its_lifetime(world, policy, rate, loads):
@@ -174,6 +181,7 @@ async def test_a_transaction_counts_over_its_lifetime(world, policy, rate, loads
     assert set(world.reports.loads()) == loads
 
 
+@pytest.mark.slow
 async def test_a_full_queue_holds_cold_reports_back_and_no_hot_ones(world):
     other = segment_name("s", "other", 0)
     await world.bench.container.create(SEGMENT, KIB_PER_S)

@@ -35,6 +35,7 @@ def assigned(source):
                     yield node.lineno, ast.unparse(each)
 
 
+@pytest.mark.slow
 def test_no_other_module_assigns_a_field_of_a_segment():
     found = [
         f"{path.relative_to(PRODUCT)}:{line}: {text}"

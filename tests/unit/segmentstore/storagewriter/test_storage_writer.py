@@ -207,6 +207,7 @@ async def test_a_failing_segment_holds_up_no_other():
     await world.check_stored()
 
 
+@pytest.mark.slow
 @simulated
 async def test_a_failing_segment_is_retried_less_and_less_often():
     world = make_world()
@@ -301,6 +302,7 @@ async def test_many_hanging_segments_do_not_take_the_places_of_the_others():
     assert world.writer.statistics().flushes_active == 0
 
 
+@pytest.mark.slow
 @simulated
 async def test_many_failing_segments_do_not_take_the_places_of_the_others():
     world = make_world(writer_config=replace(CONFIG, flushes_max=2))
@@ -597,6 +599,7 @@ async def test_a_checkpoint_far_behind_does_not_wait_until_it_is_old():
         assert world.segments["small"].stored_length == 1, "the log is short now"
 
 
+@pytest.mark.slow
 @simulated
 async def test_a_checkpoint_far_behind_hurries_what_is_in_its_way_once():
     config = replace(
@@ -664,6 +667,7 @@ async def test_only_a_checkpoint_with_everything_before_it_stored_is_acknowledge
         assert world.acknowledged == world.sequence
 
 
+@pytest.mark.slow
 @simulated
 async def test_a_checkpoint_that_must_not_wait_at_all_waits_in_peace_while_storage_is_away():
     world = make_world(writer_config=replace(CONFIG, checkpoint_age_s=0.0, acknowledge_interval_s=0.0))
@@ -707,6 +711,7 @@ async def test_a_failed_acknowledgement_is_repeated():
 # ---------------------------------------------------------------------------------- transactions
 
 
+@pytest.mark.slow
 @simulated
 async def test_thousands_of_merges_are_completed_in_many_turns():
     world = make_world()
@@ -1068,16 +1073,19 @@ async def let_go_of_thousands(target, *through):
     assert not world.memory_rows.keys("s/")
 
 
+@pytest.mark.slow
 @simulated
 async def test_thousands_of_sources_of_a_deleted_target_are_let_go_of_in_many_turns():
     await let_go_of_thousands("s")
 
 
+@pytest.mark.slow
 @simulated
 async def test_a_deleted_target_waits_in_peace_until_thousands_of_sources_of_its_source_are_let_go_of():
     await let_go_of_thousands("inner", "inner")
 
 
+@pytest.mark.slow
 @simulated
 async def test_thousand_sources_of_a_source_of_a_deleted_target_are_not_forgotten_by_a_crash_in_between():
     world = make_world()

@@ -143,6 +143,7 @@ async def test_opening_a_table_costs_what_is_behind_its_index(access):
     assert (await tables.get(T, [b"k7"]))[0].value == b"new"
 
 
+@pytest.mark.slow
 async def test_a_long_log_without_an_index_gets_one_while_it_is_read(access):
     """As a data directory of the version before has it: no seed, nothing indexed."""
     tables = tables_on(access)
@@ -236,6 +237,7 @@ async def test_compaction_reclaims_what_the_index_has_and_no_more(access):
     tables.check()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("key_length", [0, 3])
 async def test_a_crash_at_any_write_of_log_or_index_leaves_the_table_equal(access, key_length):
     """After each durable change of log or index, what a successor would find is compared."""

@@ -891,6 +891,7 @@ async def replayed(access, name=T):
     return {item.key: (item.value, item.version) for item in found}
 
 
+@pytest.mark.slow
 async def test_a_log_rewritten_for_long_stays_small_and_keeps_versions(access):
     tables = tables_on(access, small())
     await tables.create(T)
@@ -935,6 +936,7 @@ async def test_a_delta_from_before_the_compaction_says_clear_and_still_has_every
     await tables.close()
 
 
+@pytest.mark.slow
 async def test_a_crash_at_any_step_of_a_compaction_leaves_the_table_equal(access):
     """Commits one operation at a time and compares what a successor would find after each."""
     access.auto_commit = False

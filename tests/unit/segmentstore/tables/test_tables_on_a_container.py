@@ -38,6 +38,7 @@ async def start(tables: TablesConfig, wal: WalConfig) -> SegmentContainer:
     return container
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("compaction_bytes_max", "frames_max", "frame_bytes_max"),
     [

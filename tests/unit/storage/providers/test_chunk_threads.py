@@ -198,6 +198,7 @@ async def test_a_read_that_ends_after_the_provider_was_closed_leaves_no_descript
     assert open_files() == before
 
 
+@pytest.mark.slow
 async def test_a_call_that_was_given_up_lets_go_of_its_arguments():
     pool = BlockingPool(1, "one")
     go = threading.Event()

@@ -99,6 +99,7 @@ def judge(files, before, offset, *, closed):
     return "torn tail"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("closed", [True, False])
 def test_whatever_lies_in_bytes_without_meaning_has_no_effect(closed):
     """So flipping any of their bits has none: nothing ever looks at them."""
@@ -129,6 +130,7 @@ def test_a_file_cut_at_any_byte_is_noticed_even_if_all_that_vouched_for_it_is_go
         files[name] = whole
 
 
+@pytest.mark.slow
 def test_a_cut_file_of_version_1_serves_no_wrong_byte_and_is_noticed_below_an_older_owner_s_end():
     """Its head does not know its size: of the newest epoch a shorter log is all there is to see."""
     files = log_of_three_owners(closed=True)
@@ -177,6 +179,7 @@ class OwnerDisk:
             return None if names_place(error, ["owner"]) else -1
 
 
+@pytest.mark.slow
 def test_every_flipped_bit_of_the_owner_file_is_noticed_or_costs_nothing():
     world = OwnerDisk()
     outcomes = {4: 0, None: 0}

@@ -60,6 +60,7 @@ async def fill(wal, history):
 
 
 class TestFullDisk:
+    @pytest.mark.slow
     @pytest.mark.parametrize("direct", [True, False])
     @pytest.mark.parametrize("capacity", [200 * KIB, 200 * KIB + 5000, 221 * KIB, 235 * KIB])
     def test_frames_wait_and_the_log_goes_on_when_there_is_space(self, direct, capacity):
@@ -530,6 +531,7 @@ class TestOwnership:
 
 
 class TestClose:
+    @pytest.mark.slow
     @pytest.mark.parametrize("seed", range(20))
     def test_after_a_clean_close_damage_to_any_record_is_corruption(self, seed):
         machine, history = Machine(seed), History()

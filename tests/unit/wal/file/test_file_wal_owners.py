@@ -109,6 +109,7 @@ class Contest:
             assert content in self.submitted[address]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(40))
 def test_owners_that_interleave_at_random_lose_nothing_and_acknowledge_nothing_a_successor_lacks(seed):
     machine = Machine(seed, DiskConfig(direct=seed % 4 != 0), loop_writes=seed % 3 == 0)
@@ -178,6 +179,7 @@ def test_an_opener_that_finds_the_lock_taken_waits_for_it_and_opens():
     machine.run(scenario())
 
 
+@pytest.mark.slow
 def test_an_opener_gives_up_a_lock_that_is_never_free_and_whoever_comes_next_finds_everything():
     machine = Machine()
 

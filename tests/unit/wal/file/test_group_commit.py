@@ -429,6 +429,7 @@ async def test_wait_idle_returns_when_all_are_answered(bench):
     await waiting
 
 
+@pytest.mark.slow
 async def test_ten_thousand_frames_are_counted(bench):
     for _ in range(100):
         bench.append(100)

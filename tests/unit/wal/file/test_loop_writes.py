@@ -101,6 +101,7 @@ def test_the_pauses_of_a_slow_disk_get_longer_up_to_a_bound(clock):
     assert lengths[-1] == PAUSE_S_MAX
 
 
+@pytest.mark.slow
 def test_who_was_quick_for_long_begins_with_short_pauses_again(clock):
     for _ in range(5):
         clock.write(*10 * [SLOW_S])
@@ -131,6 +132,7 @@ def test_a_stall_of_a_minute_is_forgiven_some_day(clock):
     assert clock.statistics.pause_seconds_last == PAUSE_S_MAX
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("length", [0.001, 0.004, SLOW_S, 0.015, STALL_S, 0.1, 1.0])
 def test_a_slow_disk_takes_a_small_part_of_the_loops_time(clock, length):
     assert clock.write_for(4000.0, length) < 0.01

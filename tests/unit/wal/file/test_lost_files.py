@@ -104,6 +104,7 @@ def test_losing_any_one_file_that_holds_something_is_noticed():
             other.open()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(20))
 def test_losing_the_last_file_that_holds_something_is_noticed_although_an_empty_one_is_newer(seed):
     place = Place(seed)

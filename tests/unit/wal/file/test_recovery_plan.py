@@ -107,6 +107,7 @@ class TestOneOwner:
 
 
 class TestTornTail:
+    @pytest.mark.slow
     def test_a_last_record_cut_at_any_byte_ends_the_log(self):
         image = Image(1, 1, 1).add_many(1, 2).add(3, content=bytes(range(256)) * 20)
         start, end = image.offsets[3], image.offsets[3] + RECORD_HEADER_BYTES + 5120

@@ -2,6 +2,8 @@
 
 import errno
 
+import pytest
+
 from headrace.wal.file.segment_format import parse_name
 from tests.unit.wal.world import (
     DIRECTORY,
@@ -91,6 +93,7 @@ class Mortal(MortalFilesystem):
         self.on_death = end
 
 
+@pytest.mark.slow
 def test_a_process_killed_at_any_call_of_it_loses_nothing():
     calls = 0
     while True:

@@ -176,6 +176,7 @@ async def rest_twice(wal, history, number):
         await asyncio.sleep(3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("spares", [0, 2])
 @pytest.mark.parametrize("call", range(1, 12))
 def test_a_log_opens_whichever_call_of_a_truncation_failed_before_it_rested(call, spares):
@@ -313,6 +314,7 @@ def test_a_log_goes_on_whose_damage_lies_below_its_truncation_point():
     assert history.errors == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fails_at", range(1, 9))
 def test_a_file_that_a_failed_truncation_removed_is_not_recycled(fails_at):
     """It was removed because there were spare ones; when the truncation is repeated there are none."""

@@ -24,6 +24,7 @@ NOT_DIRECT = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("config", NOT_DIRECT)
 @pytest.mark.parametrize("skip", range(8))
 def test_a_record_whose_sync_failed_outlives_the_power_once_a_later_owner_has_found_it(config, skip):

@@ -17,11 +17,13 @@ from tests.unit.wal.objects.log_owners import Owner, World
 SEEDS_OF_A_PLANT = 500
 
 
+@pytest.mark.slow
 def test_owners_in_any_order_of_events_keep_the_log():
     for seed in range(examples(800)):
         assert World(seed).run() == [], f"seed {seed}"
 
 
+@pytest.mark.slow
 def test_the_model_reaches_what_it_is_about():
     reached = {"acknowledged": 0, "truncated": 0, "recovered": 0, "fenced": 0}
     for seed in range(60):

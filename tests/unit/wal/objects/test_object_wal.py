@@ -45,6 +45,7 @@ def simulate(scenario, seed=0, faults=None):
         loop.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", seeds(40))
 def test_owners_in_a_row_keep_what_was_acknowledged_whatever_the_store_loses(seed):
     async def scenario(store, make):

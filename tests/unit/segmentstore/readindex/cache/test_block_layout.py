@@ -20,6 +20,7 @@ def make(blocks: int, order_max: int = 4) -> BlockLayout:
     return layout
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("blocks", range(1, 70))
 def test_any_number_of_blocks_can_be_handed_out_one_by_one_and_comes_back_whole(blocks):
     layout = make(blocks)
