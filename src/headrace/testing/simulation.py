@@ -137,17 +137,17 @@ def simulate(
         SimulationError: a deadlock, a livelock, too long, something forbidden, or an unhandled exception.
         BaseException: whatever ``scenario`` raises, with a note that says how to repeat it.
     """
-    entropy = SeededEntropy(seed)
-    loop = SimulatedLoop(  # type: ignore[abstract]  # what it lacks would be the real world
-        entropy.fork("loop"),
-        shuffle=shuffle,
-        loop_time=loop_time,
-        limit_s=limit_s,
-        trace_callbacks=trace_callbacks,
-        lines_retained=lines_retained,
-    )
-    simulation = Simulation(seed, loop, entropy, network, disk)
     with _deterministic_collector(), _silenced_dead():
+        entropy = SeededEntropy(seed)
+        loop = SimulatedLoop(  # type: ignore[abstract]  # what it lacks would be the real world
+            entropy.fork("loop"),
+            shuffle=shuffle,
+            loop_time=loop_time,
+            limit_s=limit_s,
+            trace_callbacks=trace_callbacks,
+            lines_retained=lines_retained,
+        )
+        simulation = Simulation(seed, loop, entropy, network, disk)
         try:
             value = loop.run_until_complete(scenario(simulation))
             _end_tasks(loop)
@@ -239,15 +239,19 @@ def _innermost_open(coroutine: Any) -> CoroutineType[Any, Any, Any] | None:
 def _deterministic_collector() -> Iterator[None]:
     """Prevent the garbage collector, which runs finalisers, from choosing its own moments.
 
-    The loop collects at moments of its own; what was there before is frozen, so that this is cheap.
+    The loop collects at moments of its own; what was there before is frozen, so that this is cheap. In a
+    process that has frozen its own modules, that stays so: every later collection would go through them.
     """
-    was_enabled = gc.isenabled()
+    was_enabled, was_frozen = gc.isenabled(), gc.get_freeze_count() > 0
     gc.disable()
+    if was_frozen:
+        gc.collect()  # else what an earlier run has left would stay for ever
     gc.freeze()
     try:
         yield
     finally:
-        gc.unfreeze()
+        if not was_frozen:
+            gc.unfreeze()
         if was_enabled:
             gc.enable()
 

@@ -43,6 +43,22 @@ def test_one_seed_gives_one_trace_in_processes_with_different_hash_seeds(seed):
     assert {"run", "connect", "kill", "boot", "cut", "block", "fsync"} <= kinds
 
 
+@pytest.mark.parametrize("frozen", [False, True])
+def test_objects_that_a_process_has_frozen_stay_so_and_a_run_leaves_no_others(frozen):
+    async def scenario(_):
+        """The least there is."""
+
+    gc.unfreeze()
+    try:
+        if frozen:
+            gc.freeze()
+        before = gc.get_freeze_count()
+        simulate(1, scenario)
+        assert before <= gc.get_freeze_count() < before + 10_000
+    finally:
+        gc.freeze()  # as it was
+
+
 @pytest.mark.slow
 def test_different_seeds_give_different_traces():
     from tests.unit.testing.storm import storm
