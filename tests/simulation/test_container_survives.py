@@ -12,7 +12,7 @@ from headrace.testing.loop_time import ExactTime
 from tests.effort import is_long, seeds, without_long
 from tests.simulation.found_seeds import ATTRIBUTES, CONTAINER, LONG_ATTRIBUTES, LONG_CONTAINER
 from tests.simulation.reduction import ALL, Reduction, shrink
-from tests.simulation.run_seeds import Found, choose_seeds, describe, main, run_one, run_seeds, shrink_one
+from tests.simulation.run_seeds import Found, choose_seeds, describe, run_one, run_seeds, shrink_one
 from tests.simulation.scenarios.container_profile import FAULTS
 
 
@@ -128,13 +128,6 @@ def test_scenarios_that_are_not_named_run_in_shares():
     assert chosen["two_owners"] == range(100, 110)
     assert choose_seeds(["two_owners"], 7, 50) == {"two_owners": range(7, 57)}
     assert choose_seeds(None, 0, 1)["two_owners"] == range(1)
-
-
-@pytest.mark.cluster
-@pytest.mark.slow
-def test_seeds_per_minute_are_told(capsys):
-    assert main(["--seeds", "3", "--scenario", "rival_storages", "--processes", "1"]) == 0
-    assert "seeds/minute" in capsys.readouterr().out
 
 
 def test_a_failure_says_how_to_repeat_it():

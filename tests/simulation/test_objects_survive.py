@@ -6,7 +6,7 @@ from tests.effort import seeds
 from tests.simulation.run_seeds import run_one
 
 
-@pytest.mark.parametrize("seed", seeds(4, 200))
+@pytest.mark.parametrize("seed", seeds(4, 204))
 def test_a_container_on_an_object_store_loses_nothing_and_leaves_nothing_there(seed):
     assert run_one("objects", seed).value.judged > 10
 

@@ -44,7 +44,9 @@ def test_clients_that_ask_for_everything_at_once_are_told_the_same(seed):
 
 @pytest.mark.slow
 def test_every_verb_happens_in_a_handful_of_seeds():
-    happened = sum((run_one("data_plane", seed).value.happened for seed in (238, 244)), Counter())
+    happened = sum(
+        (run_one("data_plane", seed).value.happened for seed in without_long((238, 244), (244,))), Counter()
+    )
     verbs = {call.__name__ for call in (*get_args(ContainerCall), *get_args(TableCall))}
     assert verbs - set(happened) == {EnsureSealedCall.__name__, NextOwnerCall.__name__}  # no client's calls
 
@@ -82,7 +84,7 @@ def test_nothing_of_a_run_stays_behind(seed):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", sampled((9, 0, 1)))
 def test_a_log_that_does_not_sync_is_convicted(seed, monkeypatch):
     """The test above can fail: one second after the start, this disk begins only to say that it wrote.
 
@@ -111,7 +113,7 @@ def test_a_log_that_does_not_sync_is_convicted(seed, monkeypatch):
 @pytest.mark.cluster
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("scenario", "seed"), sampled([("data_plane", 238), ("data_plane", 223), ("writers", 3)])
+    ("scenario", "seed"), sampled([("data_plane", 245), ("data_plane", 223), ("writers", 3)])
 )
 def test_the_same_seed_is_the_same_run_whatever_the_hash_seed_and_wherever_objects_lie(scenario, seed):
     command = [
@@ -143,4 +145,6 @@ def test_the_same_seed_is_the_same_run_whatever_the_hash_seed_and_wherever_objec
 @pytest.mark.cluster
 def test_many_seeds_are_counted_and_failures_decide_the_exit_code(capsys):
     assert main(["--seeds", "2", "--scenario", "two_owners", "--processes", "1"]) == 0
-    assert "2 of 2 runs" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "2 of 2 runs" in said
+    assert "seeds/minute" in said

@@ -7,8 +7,8 @@ from headrace.testing.disk_files import Survival
 from tests.effort import stride
 from tests.unit.wal.world import History, Machine, MortalFilesystem, append_some, read_all
 
-#: Every combination below looks at another of so many crash points; together they look at all.
-STRIDE = stride(6)
+#: Each of the 36 combinations below looks at another of so many crash points; together they look at all.
+STRIDE = stride(9)
 
 
 def contents(start, count):
@@ -83,7 +83,7 @@ def test_what_was_acknowledged_survives_a_power_loss_at_any_durable_write(moment
     config = DiskConfig(survival=survival, direct=direct)
     last = count_durable_writes(config, here)
     assert last > 60
-    start = list(Moment).index(moment) * 3 + list(Survival).index(survival) + direct
+    start = 12 * list(Moment).index(moment) + 4 * list(Survival).index(survival) + 2 * direct + here
     for number in range(1 + start % STRIDE, last + 1, STRIDE):
         machine, history = Machine(config=config, loop_writes=here), History()
         machine.disk.plan_power_loss(number, moment)
@@ -108,7 +108,7 @@ def test_what_was_acknowledged_survives_a_kill_at_any_call_and_a_power_loss_soon
     config = DiskConfig(survival=Survival.NONE, direct=direct)
     last = count_calls(config, here)
     assert last > 200
-    for number in range(1 + direct, last + 1, STRIDE):
+    for number in range(1 + (2 * direct + here) * STRIDE // 4, last + 1, STRIDE):
         machine, history = Machine(config=config, loop_writes=here), History()
         filesystem = MortalFilesystem(machine.disk, number)
         assert machine.run_until(
