@@ -41,8 +41,9 @@ def info(stream="t", scope="s"):
     return pb.StreamInfo(scope=scope, stream=stream)
 
 
-async def begin(service, stream="t", lease=LEASE):
-    return await service.stub.createTransaction(pb.CreateTxnRequest(streamInfo=info(stream), lease=lease))
+async def begin(service, stream="t", lease=LEASE, scope="s"):
+    request = pb.CreateTxnRequest(streamInfo=info(stream, scope), lease=lease)
+    return await service.stub.createTransaction(request)
 
 
 async def commit(service, txn, stream="t", writer="", timestamp=INT64_MIN):

@@ -43,13 +43,11 @@ EXTREMES = {
 GARBAGE = (b"\xff" * 16, b"\x0a\x02\xff\xfe", b"\x0a\x7f", b"\x08")
 
 _VALUES = {
-    "scope": "s",
     "stream": "t",
     "kvtName": "k",
     "readerGroup": "g",
     "readerGroupName": "g",
     "readerGroupId": str(uuid.UUID(int=1)),
-    "subscriber": "s/g",
     "writer": "w",
     "writerId": "w",
     "sink": "sink",
@@ -68,12 +66,13 @@ _VALUES = {
 }
 
 
-def valid_request(name, txn_id):
+def valid_request(name, txn_id, scope="s"):
     """Return a request that names what exists: stream ``s/t`` with segments 0 and 1, table, group, txn."""
-    request = _fill(GetMessageClass(METHODS[name].input_type)(), txn_id)
+    values = {**_VALUES, "scope": scope, "subscriber": f"{scope}/g"}
+    request = _fill(GetMessageClass(METHODS[name].input_type)(), txn_id, values)
     if name in NEW:
         holder = request.streamInfo if name == "createStream" else request
-        setattr(holder, NEW[name], "new")
+        setattr(holder, NEW[name], f"new-{scope}")
     return request
 
 
@@ -95,22 +94,24 @@ def variants(request):
         yield f"all numbers at extreme {index}", changed
 
 
-def _fill(message, txn_id):
+def _fill(message, txn_id, values):
     for field in message.DESCRIPTOR.fields:
         if field.name in {"cut", "from", "to"}:
             getattr(message, field.name).update({0: 0, 1: 0})
         elif field.name == "reports":
-            message.reports.append(encode_report(SegmentReport("s/t/0.#epoch.0", Load.WARM, 0)))
+            message.reports.append(
+                encode_report(SegmentReport(f"{values['scope']}/t/0.#epoch.0", Load.WARM, 0))
+            )
         elif field.name == "sealedSegments":
             message.sealedSegments.append(0)
         elif field.message_type is not None and field.message_type.name == "TxnId":
             _last(message, field).CopyFrom(txn_id)
         elif field.message_type is not None:
-            _fill(_last(message, field), txn_id)
+            _fill(_last(message, field), txn_id, values)
         elif field.is_repeated:
             getattr(message, field.name).append("x")
-        elif field.name in _VALUES and not (field.name == "tag" and field.is_repeated):
-            setattr(message, field.name, _VALUES[field.name])
+        elif field.name in values and not (field.name == "tag" and field.is_repeated):
+            setattr(message, field.name, values[field.name])
     if message.DESCRIPTOR.name == "TxnId":
         message.CopyFrom(txn_id)
     return message

@@ -19,16 +19,15 @@ REFUSALS = {
 }
 
 
-async def prepare(service):
-    """Make what valid requests name; return the id of an open transaction."""
-    await service.stub.createScope(pb.ScopeInfo(scope="s"))
-    await service.create_stream(segments=2)
-    table = pb.KeyValueTableConfig(scope="s", kvtName="k", partitionCount=1, primaryKeyLength=8)
+async def prepare(service, scope="s"):
+    """Make what valid requests name, in a scope of their own; return the id of an open transaction."""
+    await service.stub.createScope(pb.ScopeInfo(scope=scope))
+    await service.create_stream(segments=2, scope=scope)
+    table = pb.KeyValueTableConfig(scope=scope, kvtName="k", partitionCount=1, primaryKeyLength=8)
     await service.stub.createKeyValueTable(table)
-    await service.stub.createReaderGroup(
-        group_config("g", ["t"], retention=1, group_id=str(uuid.UUID(int=1)))
-    )
-    return (await begin(service)).txnId
+    group = group_config("g", ["t"], retention=1, group_id=str(uuid.UUID(int=1)), scope=scope)
+    await service.stub.createReaderGroup(group)
+    return (await begin(service, scope=scope)).txnId
 
 
 def watch_effects(service):
@@ -77,14 +76,16 @@ async def send(service, name, data):
 async def test_a_field_at_its_extremes_is_refused_or_served_and_never_a_bug(name):
     faults = []
     done, count = 0, 1
-    while done < count:  # a call that was served may have removed what the next one needs: begin anew
-        async with serve(World(in_tables=True)) as service:
-            request = valid_request(name, await prepare(service))
+    async with serve(World(in_tables=True)) as service:
+        effects = watch_effects(service)
+        while done < count:  # a call that was served may have removed what the next one needs: begin anew
+            scope = f"s{done}"
+            request = valid_request(name, await prepare(service, scope), scope)
             cases = [*((what, each.SerializeToString()) for what, each in variants(request))]
             cases += [(f"garbage {raw!r}", raw) for raw in GARBAGE]
             count = len(cases)
             await idle(service)
-            effects = watch_effects(service)
+            effects.clear()
             for what, data in cases[done:]:
                 done += 1
                 code, refused = await send(service, name, data)

@@ -16,9 +16,9 @@ Get, Report = pb.ReaderGroupConfigResponse, pb.UpdateSubscriberStatus
 ID = str(uuid.UUID(int=7))
 
 
-def config(name="g", streams=("t",), retention=0, group_id=ID, generation=0, **fields):
+def config(name="g", streams=("t",), retention=0, group_id=ID, generation=0, scope="s", **fields):
     return pb.ReaderGroupConfiguration(
-        scope="s",
+        scope=scope,
         readerGroupName=name,
         groupRefreshTimeMillis=3000,
         automaticCheckpointIntervalMillis=-1,
@@ -26,8 +26,8 @@ def config(name="g", streams=("t",), retention=0, group_id=ID, generation=0, **f
         retentionType=retention,
         generation=generation,
         readerGroupId=group_id,
-        startingStreamCuts=[pb.StreamCut(streamInfo=info(stream)) for stream in streams],
-        endingStreamCuts=[pb.StreamCut(streamInfo=info(stream), cut={5: -1}) for stream in streams],
+        startingStreamCuts=[pb.StreamCut(streamInfo=info(stream, scope)) for stream in streams],
+        endingStreamCuts=[pb.StreamCut(streamInfo=info(stream, scope), cut={5: -1}) for stream in streams],
         **fields,
     )
 
