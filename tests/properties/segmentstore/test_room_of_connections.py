@@ -15,6 +15,7 @@ from headrace.segmentstore.state.segment_attributes import SegmentAttributes
 from headrace.testing.loop import SimulatedLoop
 from headrace.wire import commands as c
 from headrace.wire.frames import HEAD, encode
+from tests.effort import seeds
 from tests.unit.segmentstore.ingress.fake_store import FakeStore
 from tests.unit.segmentstore.ingress.world import SEGMENT, FakeHome, Peer, append, block
 
@@ -216,7 +217,7 @@ class Life:
         assert not home.supervisor.statistics().running
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", seeds(60))
 def test_nothing_is_taken_when_all_clients_are_gone(seed):
     loop = SimulatedLoop(SeededEntropy(f"loop {seed}"))
 

@@ -22,6 +22,7 @@ from headrace.storage.checkpoints.object_names import EPOCH_STEP
 from headrace.storage.chunks.chunk_names import parse_chunk_name
 from headrace.wal.config import WalConfig
 from headrace.wal.stores import make_logs
+from tests.effort import examples
 from tests.unit.segmentstore.container.container_bench import Bench, append, read_all
 
 NAMES = ("s/a", "s/b", "s/c")
@@ -138,7 +139,7 @@ def first_copies(bench, objects):
 
 @pytest.mark.real_loop
 @pytest.mark.slow
-@settings(deadline=None, max_examples=15)
+@settings(deadline=None, max_examples=examples(30))
 @example([("large", "s/a", 80 * KIB)] * 5 + [("flush", "s/a")], [("truncate", "s/a"), ("flush", "s/a")])
 @given(STEPS, STEPS.map(lambda steps: [step for step in steps if step[0] != "copy"]))
 def test_a_rebuilt_container_is_what_it_was_when_it_was_copied(steps, more):

@@ -15,6 +15,7 @@ from headrace.errors import (
 )
 from headrace.model.key_space import FULL_RANGE, KeyRange, key_position, split_evenly
 from headrace.model.names import segment_name
+from tests.effort import seeds
 
 SMALL = ReaderConfig(read_bytes_max=1024, window_bytes_max=1 << 20)
 
@@ -77,7 +78,7 @@ async def test_cancelling_a_read_loses_nothing(system, client):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", seeds(8))
 async def test_events_split_between_blocks_are_joined_whatever_their_sizes(system, client, seed):
     chance = random.Random(seed)
     sizes = [chance.choice([1, 2, 7, 100, 1016, 1017, 1024, 5000, 70_000]) for _ in range(300)]
@@ -369,7 +370,7 @@ async def test_successors_are_read_after_all_their_predecessors(system, client):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", seeds(12))
 async def test_order_per_key_holds_through_scaling_and_lost_connections(system, client, seed):
     chance = random.Random(seed)
     system.controller.create("s", "t", 2)

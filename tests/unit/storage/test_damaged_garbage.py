@@ -80,11 +80,11 @@ async def test_damaged_runs_do_not_count_for_the_bound_behind_which_truncations_
 async def test_a_container_with_damaged_garbage_stays_and_starts_again():
     bench = Bench()
     writing = dataclasses.replace(bench.config.storage_writer, garbage_interval_s=0.01)
-    storing = SegmentStorageConfig(rollover_bytes=1, block_bytes=1, garbage_delay_s=0.0)
+    storing = SegmentStorageConfig(rollover_bytes=16, block_bytes=16, garbage_delay_s=0.0)
     bench.config = dataclasses.replace(bench.config, storage_writer=writing, storage=storing)
     container = await bench.start()
     await container.create("s/a", {})
-    await append(container, "s/a", b"abc")
+    await append(container, "s/a", b"abc" * 16)
     await container.flush_storage()
     rows = await storage_rows_of(container)
     for key in list(rows):

@@ -286,8 +286,8 @@ def test_a_tampered_history_is_convicted(seed):
 
 
 @pytest.mark.slow
-def test_ten_thousand_operations_with_many_unknown_are_checked_quickly():
-    operations = honest_run(1, clients=20, operations=10_000, lost_chance=0.05).operations
+def test_thousands_of_operations_with_many_unknown_are_checked_quickly():
+    operations = honest_run(1, clients=20, operations=3_000, lost_chance=0.05).operations
     verdict = linearize(
         operations,
         INITIAL,
@@ -295,7 +295,7 @@ def test_ten_thousand_operations_with_many_unknown_are_checked_quickly():
         shows_in_state=shows_in_state,
     )
     assert verdict.answer is Answer.LEGAL
-    assert verdict.steps < 1_000_000
+    assert verdict.steps < 300_000
 
 
 def test_many_equal_sized_unknown_appends_are_placed_by_what_reads_have_shown():

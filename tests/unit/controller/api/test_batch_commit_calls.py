@@ -3,6 +3,7 @@ import asyncio
 import grpc
 import pytest
 
+from headrace.controller.store.contract import ABSENT, Write
 from headrace.controller.store.layout import details_table, sink_names_key
 from headrace.controller.store.rows.sink_row import SinkNamesRow, SinkPhase, encode_sink_names
 from headrace.controller.store.rows.txn_row import TxnState
@@ -316,8 +317,10 @@ async def test_a_list_of_long_names_is_full_before_it_outgrows_its_table(stream)
     uid = (await context.directory.get("s", "t")).uid
     names = {f"{number:05}".rjust(255, "\N{BAR CHART}"): 0 for number in range(1100)}
     assert len(encode_sink_names(SinkNamesRow(names))) > TABLE_VALUE_BYTES_MAX
-    taken = 0
-    for name in names:
+    taken = 690  # one after the other, each rewrites the list
+    few = SinkNamesRow(dict.fromkeys([*names][:taken], 1000))
+    await rows.update(details_table(uid), [Write(sink_names_key(uid), encode_sink_names(few), ABSENT)])
+    for name in [*names][taken:]:
         try:
             await context.sinks.enlist(uid, name, 1000, 30 * 86_400_000)
         except ThrottledError:

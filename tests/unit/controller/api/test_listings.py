@@ -1,4 +1,4 @@
-"""Ten thousand streams, page by page."""
+"""Thousands of streams, page by page."""
 
 import pytest
 
@@ -9,7 +9,7 @@ from headrace.rpc.generated import controller_pb2 as pb
 from tests.unit.controller.api.test_stream_calls import list_streams
 from tests.unit.controller.conftest import World, serve
 
-COUNT = 10_000
+COUNT = 3_000
 
 
 @pytest.fixture(params=[False, True], ids=["memory", "tables"])
@@ -33,13 +33,13 @@ async def fill(controller):
 
 
 @pytest.mark.slow
-async def test_ten_thousand_streams_are_listed_once_each_in_full_pages(world):
+async def test_thousands_of_streams_are_listed_once_each_in_full_pages(world):
     async with serve(world) as service:
         await service.stub.createScope(pb.ScopeInfo(scope="s"))
         await fill(service.controller)
         names, pages = await list_streams(service)
         assert sorted(names) == sorted(f"stream-{number}" for number in range(COUNT))
-        assert pages == 10
+        assert pages == COUNT // 1000
         tagged, _ = await list_streams(service, tag="hundredth")
         assert sorted(tagged) == sorted(f"stream-{number}" for number in range(0, COUNT, 100))
         assert await list_streams(service, tag="none") == ([], 0)

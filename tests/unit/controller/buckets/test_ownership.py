@@ -8,6 +8,7 @@ from headrace.errors import InvalidArgumentError, SessionExpiredError
 from headrace.model.endpoint import Endpoint
 from headrace.testing.memory_metadata_store import MemoryStore
 from headrace.testing.simulation import simulate
+from tests.effort import seeds
 from tests.unit.controller.buckets.cluster import COUNT, Cluster
 
 
@@ -163,7 +164,7 @@ def test_a_session_that_expires_costs_its_member_nothing_but_time():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", seeds(24))
 def test_whatever_the_network_does_all_buckets_are_shared_in_the_end(seed):
     async def scenario(cluster):
         entropy = cluster.sim.entropy

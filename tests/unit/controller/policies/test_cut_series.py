@@ -158,16 +158,16 @@ def test_a_length_that_was_looked_at_earlier_does_not_go_back():
 
 
 @pytest.mark.slow
-def test_ten_days_of_a_busy_stream_stay_within_the_bounds():
+def test_three_days_of_a_busy_stream_stay_within_the_bounds():
     series = Series(levels_of(10_000))
-    for index in range(10 * 8640 // 10):
-        series.add(START_MS + index * 100_000, {0: index * 100})  # ten days, each 100 s
+    for index in range(3 * 8640 // 10):
+        series.add(START_MS + index * 100_000, {0: index * 100})  # three days, each 100 s
     fine, minutes, tens = (series.level(index) for index in range(3))
     assert len(fine) <= 36 + 2 * BLOCK_SAMPLES_MAX
     assert 864 <= len(minutes) <= 864 + 2 * BLOCK_SAMPLES_MAX
-    assert len(tens) == 10 * 144
+    assert len(tens) == 3 * 144
     assert len(encode_series(series.row)) < 8000
-    assert series.find(START_MS + 5 * DAY_MS).time_ms > START_MS + 5 * DAY_MS - 600_000
+    assert series.find(START_MS + DAY_MS).time_ms > START_MS + DAY_MS - 600_000
 
 
 @pytest.mark.slow

@@ -24,7 +24,7 @@ async def test_the_times_of_many_writers_at_many_segments_hold_up_no_commit():
         stream = await context.directory.get("s", "t")
         for segments in (10_000, 1_000, 100, 10):
             position = dict.fromkeys(range(segments), 1 << 40)
-            for number in range(examples(20)):
+            for number in range(examples(8)):
                 with suppress(InvalidArgumentError):
                     await context.marks.note(stream, f"{segments}-{number}", number, position)
         txn = await begin(service)

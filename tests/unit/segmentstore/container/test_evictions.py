@@ -357,9 +357,9 @@ async def test_a_damaged_row_is_corruption_and_not_an_absent_segment(bench, dama
 
 
 @pytest.mark.slow
-async def test_thousands_of_segments_go_through_a_bound_of_a_hundred(bench):
+async def test_hundreds_of_segments_go_through_a_bound_of_a_hundred(bench):
     container = bench.container
-    names = [f"s/{n}" for n in range(1500)]
+    names = [f"s/{n}" for n in range(600)]
     for name in names:
         await container.create(name, {})
         await append(container, name, name.encode(), [AttributeUpdate(KEY, UpdateKind.REPLACE, len(name))])
@@ -374,7 +374,7 @@ async def test_thousands_of_segments_go_through_a_bound_of_a_hundred(bench):
     await asyncio.gather(*(append(container, name, b"!") for name in names[::3]))
     for name in names[::3]:
         assert await read_all(container, name) == name.encode() + b"!"
-    assert container.segment_statistics().evicted > 500
+    assert container.segment_statistics().evicted > 400
     assert not bench.failures
 
 

@@ -238,10 +238,10 @@ async def test_a_segment_of_a_log_that_was_never_cut_has_its_rows_when_it_is_bac
 
 
 @pytest.mark.slow
-async def test_only_the_tables_know_of_thousands_of_segments_in_storage():
+async def test_only_the_tables_know_of_hundreds_of_segments_in_storage():
     bench = Bench(active_segments_max=500)
     container = await bench.start()
-    names = [f"scope/stream/{n}.#epoch.0" for n in range(3000)]
+    names = [f"scope/stream/{n}.#epoch.0" for n in range(1000)]
     for name in names:
         await container.create(name, {})
         await append(container, name, name.encode())

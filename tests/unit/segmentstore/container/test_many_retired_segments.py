@@ -49,7 +49,7 @@ async def test_segments_that_come_and_go_do_not_pile_up_until_the_log_is_long(wa
     container = await bench.start()
     target = await container.create("s/target", {})
     most = 0
-    for wave in range(60):
+    for wave in range(30):
         names = [f"s/{wave}-{number}" for number in range(50)]
         segments = await asyncio.gather(*(container.create(name, {}) for name in names))
         if way == "deleted":
@@ -58,8 +58,8 @@ async def test_segments_that_come_and_go_do_not_pile_up_until_the_log_is_long(wa
             await container.merge_batch(target, names)
         await asyncio.sleep(0.005)  # a log takes some time
         most = max(most, len(container.state.retired))
-    assert container.log.statistics().checkpoints >= 5
-    assert most < 1000, "of 3,000"
+    assert container.log.statistics().checkpoints >= 3
+    assert most < 600, "of 1,500"
     await bench.stop()
 
 

@@ -1,4 +1,4 @@
-"""Appends to thousands of segments fit into a log frame; durable, each takes a block of the cache."""
+"""Appends to very many segments fit into a log frame; durable, each takes a block of the cache."""
 
 import asyncio
 
@@ -8,7 +8,7 @@ from headrace.limits import MIB
 from headrace.model.attributes import ATTRIBUTE_NULL
 from tests.unit.segmentstore.container.container_bench import Bench, HeldWal, Owner, read_all, until
 
-SEGMENTS = 6000
+SEGMENTS = 1500
 BYTES = b"x" * 100
 
 
@@ -22,7 +22,7 @@ async def start(bench):
 
 def make_bench():
     bench = Bench(active_segments_max=2 * SEGMENTS)
-    bench.cache_bytes = 16 * MIB
+    bench.cache_bytes = 4 * MIB
     wals = []
 
     def make_wal(*args):

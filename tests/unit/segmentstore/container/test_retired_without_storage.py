@@ -10,7 +10,7 @@ from headrace.segmentstore.container import retired_segments
 from tests.unit.segmentstore.container.container_bench import Bench, append, read_all, until
 
 MANY = 100
-WAVES = 30
+WAVES = 12
 
 
 @pytest.fixture

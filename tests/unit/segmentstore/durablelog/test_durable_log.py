@@ -33,6 +33,7 @@ from headrace.segmentstore.operations import codec
 from headrace.segmentstore.operations.codec import BATCH_EVENTS_MAX
 from headrace.segmentstore.state import transitions
 from headrace.segmentstore.state.metadata_checkpoint import encode_segment_row
+from tests.effort import seeds
 from tests.unit.segmentstore.durablelog.log_bench import Bench, Owner
 
 
@@ -372,7 +373,7 @@ async def test_the_log_of_another_container_is_refused():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", seeds(60))
 async def test_any_prefix_of_the_log_recovers_to_what_it_says_twice(seed):
     """Random work, killed after any frame: the recovered state is that of the durable operations, exactly."""
     rng = random.Random(seed)

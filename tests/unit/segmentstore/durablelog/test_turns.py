@@ -13,6 +13,7 @@ from headrace.segmentstore.durablelog import frame_dispatch
 from headrace.segmentstore.durablelog.operation_processor import ProcessorLimits
 from headrace.segmentstore.operations import catalogue as ops
 from headrace.segmentstore.state import transitions
+from tests.effort import seeds
 from tests.unit.segmentstore.durablelog.log_bench import Bench, Owner
 
 SMALL, LARGE, ALL = 400, 1800, 4 * 460
@@ -214,7 +215,7 @@ async def test_those_who_were_not_asked_go_on_when_there_is_memory_again(crowd):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", seeds(24))
 async def test_nobody_starves_however_they_are_mixed(crowd, seed):
     chance = random.Random(seed)
     kinds = [(crowd.call, SMALL - 200), (crowd.call, LARGE), (crowd.call, 40)]

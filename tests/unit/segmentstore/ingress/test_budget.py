@@ -6,6 +6,7 @@ import pytest
 
 from headrace.segmentstore.ingress.budget import ByteBudget, Lane
 from headrace.segmentstore.ingress.charges import SHARE_OF_EACH, ChargedKind, Charges
+from tests.effort import seeds
 
 FRAMES, REQUESTS, SMALL, REPLIES = Lane
 ALONE = 300  # of 800 a lane has 100 for itself, and 200 are anybody's
@@ -386,7 +387,7 @@ def test_things_of_a_kind_are_bounded_for_each_and_beyond_the_budget_by_a_share(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", seeds(40))
 def test_whatever_happens_bytes_are_bounded_and_everybody_gets_some(seed):
     draw = random.Random(seed)
     bytes_max = draw.choice((1, 800, 8000))

@@ -17,6 +17,7 @@ from headrace.segmentstore.ingress.config import IngressConfig
 from headrace.testing.client_session import ClientSession
 from headrace.wire import commands as c
 from headrace.wire.frames import encode
+from tests.effort import seeds
 from tests.unit.segmentstore.ingress.fake_store import FakeStore
 from tests.unit.segmentstore.ingress.world import FakeHome, Peer
 
@@ -154,7 +155,7 @@ class Client:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(50))
+@pytest.mark.parametrize("seed", seeds(60))
 async def test_a_random_conversation_keeps_every_promise(seed):
     source = random.Random(seed)
     store = FakeStore(durable_at_once=False)

@@ -276,7 +276,7 @@ async def test_room_that_is_taken_back_is_not_kept_as_a_buffer(store):
     home = FakeHome(store, IngressConfig(receive_buffer_bytes=64 * KIB, connection_bytes_max=1600 * KIB))
     large = encode(c.Padding(LARGE))
     keep_alives = encode(c.KeepAlive()) * (450 * KIB // 8)
-    peers = [Peer(home) for _ in range(6)]
+    peers = [Peer(home) for _ in range(4)]
 
     def check():
         home.budget.check()

@@ -13,6 +13,7 @@ from headrace.segmentstore.ingress.config import IngressConfig
 from headrace.segmentstore.ingress.table_replies import AROUND_BYTES
 from headrace.wire import commands as c
 from headrace.wire.frames import SERVER_PAYLOAD_BYTES_MAX
+from tests.effort import seeds
 from tests.unit.segmentstore.ingress.world import SEGMENT, FakeHome, Peer
 
 T = "table"
@@ -422,7 +423,7 @@ async def test_room_comes_back_when_the_last_byte_of_a_reply_has_left(open_home,
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.parametrize("seed", seeds(40))
 async def test_whatever_happens_replies_are_bounded_and_everything_is_answered(seed, open_home, table):
     draw = random.Random(seed)
     bytes_max = draw.choice((1, VALUE, 3 * MIB, 128 * MIB))

@@ -58,7 +58,7 @@ class ChangingFiles(OsFilesystem):
 
 @pytest.mark.slow
 async def test_a_long_log_is_read_in_little_memory(tmp_path):
-    count = 20_000
+    count = 8_000
     await make_log(tmp_path / "log", [*BEGINNING, SEGMENT, *appends(count)])
     tracemalloc.start()
     try:

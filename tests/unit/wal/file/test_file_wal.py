@@ -14,6 +14,7 @@ from headrace.wal.config import WalConfig
 from headrace.wal.file.idle_mark import DURABLE_MARK_AFTER_S
 from headrace.wal.file.segment_format import parse_name
 from headrace.wal.inspect import RecordStatus, inspect_log, inspect_records
+from tests.effort import sampled
 from tests.unit.wal.world import DIRECTORY, SMALL, History, Machine, append_some, read_all
 
 #: Many frames, few writers, one file.
@@ -452,7 +453,7 @@ class TestFiles:
 class TestOwnership:
     @pytest.mark.slow
     def test_a_damaged_owner_record_in_force_is_refused(self):
-        for bit in range(64 * 8):
+        for bit in sampled(range(64 * 8), 5):
             machine, history = Machine(), History()
 
             async def scenario(machine=machine, history=history, bit=bit):
@@ -651,21 +652,21 @@ def inspect_all(machine):
 
 class TestBounds:
     @pytest.mark.slow
-    def test_ten_thousand_records_in_hundreds_of_files(self):
+    def test_very_many_records_in_very_many_files(self):
         machine, history = Machine(), History()
 
         async def scenario():
             wal = await machine.open()
-            await append_some(wal, history, contents(0, 10_000, size=20))
+            await append_some(wal, history, contents(0, 1_500, size=20))
             await wal.close()
             wal = await machine.open()
             records = await read_all(wal)
-            assert [content for _, content in records] == contents(0, 10_000, size=20)
-            await wal.truncate(9_990)
+            assert [content for _, content in records] == contents(0, 1_500, size=20)
+            await wal.truncate(1_490)
             await wal.close()
             assert len(segment_names(machine)) <= 6
             wal = await machine.open()
-            assert [address for address, _ in await read_all(wal)] == list(range(9_990, 10_001))
+            assert [address for address, _ in await read_all(wal)] == list(range(1_490, 1_501))
             await wal.close()
 
         machine.run(scenario())

@@ -25,7 +25,7 @@ async def hold_up(machine, wal, history):
     """Fill the files there are while the owner file takes nothing; return what waits for its answers."""
     machine.disk.fail("pwrite", error=errno.ENOSPC, path="/owner", count=1_000_000)
     appending = asyncio.ensure_future(append_some(wal, history, contents(len(history.submitted), 12)))
-    await asyncio.sleep(60)
+    await asyncio.sleep(10)
     assert wal.statistics().space_waiting == 1
     assert not appending.done()
     return appending
@@ -54,7 +54,7 @@ def test_a_log_that_waits_to_name_its_next_file_makes_no_others(truncated):
             history.truncation_done = 11
         names = file_names(machine)
         assert not any(is_draft_name(name) for name in names)
-        await asyncio.sleep(600)
+        await asyncio.sleep(60)
         assert file_names(machine) == names
         machine.disk.heal()
         await appending
