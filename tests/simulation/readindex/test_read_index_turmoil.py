@@ -7,7 +7,7 @@ from tests.simulation.found_seeds import READ_INDEX
 from tests.simulation.run_seeds import run_one
 
 
-@pytest.mark.parametrize("first", range(0, examples(120), 12))
+@pytest.mark.parametrize("first", range(0, examples(80), 12))
 def test_readers_get_what_was_appended_and_memory_comes_back(first):
     assert sum(run_one("read_index", seed).value.judged for seed in range(first, first + 12)) > 500
 

@@ -9,7 +9,7 @@ from tests.simulation.run_seeds import run_one
 from tests.simulation.scenarios.tables import upheaval
 
 
-@pytest.mark.parametrize("first", range(0, examples(250), 25))
+@pytest.mark.parametrize("first", range(0, examples(200), 25))
 def test_callers_are_told_what_the_durable_log_says(first):
     assert sum(run_one("tables", seed).value.judged for seed in range(first, first + 25)) > 500
 

@@ -23,6 +23,7 @@ from headrace.errors import (
 )
 from headrace.limits import EVENT_BYTES_MAX
 from headrace.model.key_space import FULL_RANGE, KeyRange, key_position, split_evenly
+from tests.effort import seeds
 
 
 def events_of(system, stream="t"):
@@ -526,7 +527,7 @@ async def _write_numbered(writer, chance, counters, count):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", seeds(12))
 async def test_order_per_key_survives_splits_and_merges_under_faults(system, client, seed):
     chance = random.Random(seed)
     system.controller.create("s", "t", 2)

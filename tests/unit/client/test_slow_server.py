@@ -116,7 +116,7 @@ async def copies_of_a_stream(way):
     async with FakeSystem() as system, SlowWay(system.store), connect(system.uri) as client:
         for stream in ("source", "target"):
             system.controller.create("s", stream)
-        sizes = [chance.choice([10, 3_000, 100_000, 500_000]) for _ in range(100)]
+        sizes = [chance.choice([10, 3_000, 100_000, 500_000]) for _ in range(40)]
         content = frame_list([chance.randbytes(size) for size in sizes])[0]
         (source,) = (segment for name, segment in system.store.segments.items() if "source" in name)
         source.data += content

@@ -12,6 +12,7 @@ from headrace.spark import sink
 from headrace.spark.identity import BatchIdentity, batch_job_identity
 from headrace.spark.options import parse_sink
 from headrace.spark.sink import Written, abort_batch, commit_batch, write_rows
+from tests.effort import seeds
 from tests.unit.spark.fakes import FakeStore, FakeTransaction
 
 OPTIONS = parse_sink({"scope": "s", "stream": "t"}, streaming=True)
@@ -135,7 +136,7 @@ def test_messages_of_different_batches_are_never_mixed(store):
 @pytest.mark.slow
 def test_what_is_visible_is_always_whole_batches_once_under_random_crashes(store):
     """Tasks are retried, answers get lost, drivers die anywhere; a repeated batch is split differently."""
-    for seed in range(300):
+    for seed in seeds(400):
         store.__init__()
         chance = random.Random(seed)
         late = []

@@ -129,7 +129,7 @@ def test_once_reads_from_the_head_to_the_tail_in_one_batch_across_scaling(world)
 @pytest.mark.parametrize("key_order", ["segment", "none"])
 def test_every_event_comes_once_over_random_lives_with_restarts(world, key_order):
     model, client = world
-    for seed in seeds(40):
+    for seed in seeds(20):
         chance = random.Random(seed)
         client.model = model = StreamModel()
         client.block_bytes = chance.choice((50, 1000, 1 << 20))

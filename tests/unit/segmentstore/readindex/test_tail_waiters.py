@@ -7,6 +7,7 @@ import pytest
 
 from headrace.errors import ContainerOfflineError
 from headrace.segmentstore.readindex.tail_waiters import WOKEN_AT_ONCE, TailWaiters
+from tests.effort import seeds
 
 
 async def test_only_reads_below_the_new_length_are_woken():
@@ -139,7 +140,7 @@ async def test_an_append_does_not_look_at_those_who_wait_far_away():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.parametrize("seed", seeds(40))
 async def test_everybody_below_the_length_is_woken_whoever_came_and_went(seed):
     draw = random.Random(seed)
     waiters = TailWaiters()

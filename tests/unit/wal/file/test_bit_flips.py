@@ -25,7 +25,7 @@ from headrace.wal.file.segment_format import (
     format_name,
 )
 from headrace.wal.record_format import RECORD_HEADER_BYTES
-from tests.effort import sampled, stride
+from tests.effort import examples, sampled, stride
 from tests.unit.wal.file.log_images import LOG_ID, Image, content_of, recover_files
 
 OUTCOMES = ("detected", "without effect", "older truncation point", "torn tail")
@@ -106,7 +106,7 @@ def test_whatever_lies_in_bytes_without_meaning_has_no_effect(closed):
     files = log_of_three_owners(closed=closed)
     _, before = recover_files(files)
     chance = random.Random(1)
-    for _ in range(20):
+    for _ in range(examples(20)):
         for data in files.values():
             for start in range(0, len(data), BLOCK_BYTES):
                 quiet = [at for at in range(start, start + BLOCK_BYTES) if not meaningful(at)]

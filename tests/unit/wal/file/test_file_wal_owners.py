@@ -13,6 +13,7 @@ from headrace.testing.filesystem import SimulatedFilesystem
 from headrace.wal.file.owner_format import SLOT_BYTES, decode_owner
 from headrace.wal.file.owner_record import OWNER_FILE
 from headrace.wal.file.owner_wait import LOCK_WAIT_S
+from tests.effort import seeds
 from tests.unit.wal.world import (
     DIRECTORY,
     History,
@@ -110,7 +111,7 @@ class Contest:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", seeds(48))
 def test_owners_that_interleave_at_random_lose_nothing_and_acknowledge_nothing_a_successor_lacks(seed):
     machine = Machine(seed, DiskConfig(direct=seed % 4 != 0), loop_writes=seed % 3 == 0)
     contest = Contest(machine)

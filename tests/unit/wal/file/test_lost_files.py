@@ -6,6 +6,7 @@ from headrace.errors import DataCorruptionError
 from headrace.wal.file.owner_format import NEWEST_SLOTS_AT, SLOT_BYTES
 from headrace.wal.file.owner_record import OWNER_FILE
 from headrace.wal.file.segment_format import DATA_OFFSET, parse_name
+from tests.effort import stride
 from tests.unit.wal.world import (
     DIRECTORY,
     SMALL,
@@ -141,7 +142,7 @@ def test_files_that_were_truncated_and_removed_are_not_missed():
 def test_an_owner_that_dies_at_any_call_of_its_start_is_not_mistaken_for_one_whose_files_were_lost():
     calls = 0
     while True:
-        calls += 1
+        calls += stride(0.5)
         place = Place()
         place.live(3, 0, 4)
         mortal = Mortal(place.machine.disk, calls)
