@@ -72,7 +72,7 @@ class TestFullDisk:
             filling = await fill(wal, history)
             written = wal.statistics().frames_written
             assert written > 15
-            await asyncio.sleep(300)
+            await asyncio.sleep(60)
             assert not filling.done()
             assert wal.statistics().frames_written <= written + 2
             wal.check()
