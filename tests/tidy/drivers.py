@@ -26,6 +26,8 @@ DRIVERS = {
     "client.owner_calls": "calls segment stores, and retries",
     "client.public_calls": "reads a variable of the environment",
     "client.reader": "reads segments over connections",
+    "client.revisions.revisioned_stream": "reads and appends over connections",
+    "client.revisions.synchronizer": "reads and appends, one update after another",
     "client.segment_calls": "calls segment stores",
     "client.services": "connections, calls and tasks of one client",
     "client.stream": "calls controller and segment stores",

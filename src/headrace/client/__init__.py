@@ -17,6 +17,9 @@ from headrace.client.reader.event_batch import Event, EventBatch
 from headrace.client.reader.event_reader import EventReader
 from headrace.client.reader.segment_range import SegmentRangeReader
 from headrace.client.reader.time_windows import TimeWindow, TimeWindows
+from headrace.client.revisions.revision import Revision
+from headrace.client.revisions.revisioned_stream import RevisionedStream
+from headrace.client.revisions.synchronizer import Synchronizer
 from headrace.client.segment_calls import SegmentInfo
 from headrace.client.segment_map import SegmentRange, Successor
 from headrace.client.serializers import Serializer
@@ -53,6 +56,8 @@ __all__ = [
     "MarkedSegment",
     "ReaderConfig",
     "RetentionPolicy",
+    "Revision",
+    "RevisionedStream",
     "ScalingPolicy",
     "SegmentInfo",
     "SegmentRange",
@@ -63,6 +68,7 @@ __all__ = [
     "StreamConfiguration",
     "StreamCut",
     "StreamInfo",
+    "Synchronizer",
     "Successor",
     "TimedCut",
     "TimeWindow",
@@ -86,6 +92,6 @@ __all__ = [
 ]
 
 make_public(Client, Stream, EventReader, SegmentRangeReader, TimeWindows, TxnWriter, KeyValueTable)
-make_public(ByteReader, ByteWriter)
+make_public(ByteReader, ByteWriter, RevisionedStream, Synchronizer, Revision)
 make_public(EventWriter, Transaction, but=("write", "drain"))
 make_public(ClientConfig, ReaderConfig, WriterConfig, also=("__init__",))

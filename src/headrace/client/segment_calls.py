@@ -9,14 +9,18 @@ from headrace.client.owner_calls import OwnerCalls
 from headrace.client.segment_address import SegmentAddress
 from headrace.errors import NoSuchSegmentError, SegmentSealedError, UnsupportedError
 from headrace.wire.commands import (
+    GetSegmentAttribute,
     GetStreamSegmentInfo,
     LocateOffset,
     OffsetLocated,
     SealSegment,
+    SegmentAttribute,
+    SegmentAttributeUpdated,
     SegmentSealed,
     SegmentTruncated,
     StreamSegmentInfo,
     TruncateSegment,
+    UpdateSegmentAttribute,
 )
 
 
@@ -76,6 +80,33 @@ class SegmentCalls:
             lambda token: TruncateSegment(0, address.name, offset, token),
             (SegmentTruncated,),
         )
+
+    async def attribute(self, address: SegmentAddress, attribute_id: bytes) -> int:
+        """Return the value of an attribute; ``ATTRIBUTE_NULL`` if it has none. Raises NoSuchSegmentError."""
+        reply = await self._calls.call(
+            address,
+            Access.READ,
+            lambda token: GetSegmentAttribute(0, address.name, attribute_id, token),
+            (SegmentAttribute,),
+        )
+        assert isinstance(reply, SegmentAttribute)
+        return reply.value
+
+    async def replace_attribute(
+        self, address: SegmentAddress, attribute_id: bytes, expected: int, value: int
+    ) -> bool:
+        """Set an attribute that has the value ``expected``; return whether it has ``value`` then.
+
+        True also if somebody else set it to that: an answer may be lost, and the question is repeated.
+        """
+        reply = await self._calls.call(
+            address,
+            Access.READ_WRITE,
+            lambda token: UpdateSegmentAttribute(0, address.name, attribute_id, value, expected, token),
+            (SegmentAttributeUpdated,),
+        )
+        assert isinstance(reply, SegmentAttributeUpdated)
+        return reply.success or await self.attribute(address, attribute_id) == value
 
     async def seal(self, address: SegmentAddress) -> None:
         """Allow no more appends to one segment; sealing a sealed one succeeds."""

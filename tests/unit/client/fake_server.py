@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import random
 import ssl
+import struct
 from collections import Counter
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -40,6 +41,7 @@ class FakeSegment:
     start: int = 0
     sealed: bool = False
     writers: dict[bytes, int] = field(default_factory=dict)
+    attributes: dict[bytes, int] = field(default_factory=dict)
     changed: asyncio.Event = field(default_factory=asyncio.Event)
 
     def wake(self) -> None:
@@ -182,6 +184,19 @@ class FakeStore:
                     await self._flush(writer, session, replies)
                     replies.clear()
                     writer.write(encode(reply))
+            case c.ConditionalAppend():
+                writer.write(encode(self._append_if(command, session)))
+            case c.GetSegmentAttribute():
+                value = self.segments[command.segment].attributes.get(command.attribute_id, INT64_MIN)
+                writer.write(encode(c.SegmentAttribute(command.request_id, value)))
+            case c.UpdateSegmentAttribute():
+                attributes = self.segments[command.segment].attributes
+                fits = attributes.get(command.attribute_id, INT64_MIN) == command.expected_value
+                if fits:
+                    attributes[command.attribute_id] = command.new_value
+                if self.faults.hits(self.faults.drop_after_append):
+                    raise DropConnectionError
+                writer.write(encode(c.SegmentAttributeUpdated(command.request_id, fits)))
             case c.ReadSegment():
                 task = asyncio.get_running_loop().create_task(self._read(command, writer))
                 tasks.add(task)
@@ -242,6 +257,27 @@ class FakeStore:
             raise DropConnectionError
         return c.DataAppended(
             command.writer_id, command.last_event_number, last, command.request_id, len(segment.data)
+        )
+
+    def _append_if(self, command, session):
+        """Append on condition of the length, as a store does: first of the number, then of the length."""
+        if command.writer_id not in session or self.faults.hits(self.faults.drop_before_append):
+            raise DropConnectionError
+        name, last = session[command.writer_id]
+        segment = self.segments[name]
+        if segment.sealed:
+            return c.SegmentIsSealed(command.request_id, name, "", 0)
+        if segment.writers.get(command.writer_id, INT64_MIN) != last or command.event_number <= last:
+            return c.InvalidEventNumber(command.writer_id, command.request_id)
+        if len(segment.data) != command.expected_offset:
+            return c.ConditionalCheckFailed(command.writer_id, command.event_number, command.request_id)
+        segment.data += struct.pack(">ii", 0, len(command.event)) + command.event
+        session[command.writer_id][1] = segment.writers[command.writer_id] = command.event_number
+        segment.wake()
+        if self.faults.hits(self.faults.drop_after_append):
+            raise DropConnectionError
+        return c.DataAppended(
+            command.writer_id, command.event_number, last, command.request_id, len(segment.data)
         )
 
     async def _read(self, command, writer):

@@ -29,6 +29,7 @@ from headrace.client import (
     ReaderConfig,
     Remove,
     RetentionPolicy,
+    Revision,
     ScalingPolicy,
     SegmentInfo,
     SegmentRange,
@@ -54,6 +55,7 @@ from headrace.client.blocking.byte_streams import ByteReader, ByteWriter
 from headrace.client.blocking.client import Client, connect
 from headrace.client.blocking.event_times import EventWriter, TimeWindows
 from headrace.client.blocking.readers import EventReader, SegmentRangeReader
+from headrace.client.blocking.revisions import RevisionedStream, Synchronizer
 from headrace.client.blocking.stream import Stream
 from headrace.client.blocking.tables import KeyValueTable
 from headrace.client.blocking.transactions import Transaction, TxnWriter
@@ -109,6 +111,8 @@ __all__ = [
     "ReaderConfig",
     "Remove",
     "RetentionPolicy",
+    "Revision",
+    "RevisionedStream",
     "ScalingPolicy",
     "SegmentInfo",
     "SegmentRange",
@@ -120,6 +124,7 @@ __all__ = [
     "StreamCut",
     "StreamInfo",
     "Successor",
+    "Synchronizer",
     "TableVersion",
     "TimeWindow",
     "TimeWindows",
@@ -137,6 +142,7 @@ __all__ = [
 ]
 
 make_public(Client, Stream, TimeWindows, TxnWriter, KeyValueTable, Ack, ByteWriter)
+make_public(RevisionedStream, Synchronizer)
 make_public(
     EventReader, SegmentRangeReader, ByteReader, but=("next_batch", "read_all", "readinto", "readall")
 )

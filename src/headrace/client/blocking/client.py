@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable
+from typing import Any
 
 from headrace.client.blocking.byte_streams import ByteReader, ByteWriter
 from headrace.client.blocking.event_client import EventClient
 from headrace.client.blocking.readers import SegmentRangeReader
+from headrace.client.blocking.revisions import RevisionedStream, Synchronizer
 from headrace.client.blocking.stream import Stream
 from headrace.client.blocking.tables import KeyValueTable
 from headrace.client.blocking.waits import iterates, like, makes, opens, waits
@@ -123,6 +125,11 @@ class Client(EventClient):
     list_key_value_tables = iterates(LoopClient.list_key_value_tables)
     delete_key_value_table = waits(LoopClient.delete_key_value_table)
     key_value_table = opens(LoopClient.key_value_table, KeyValueTable)
+
+    # ------------------------------------------------------------------------------ shared states
+
+    revisioned = opens(LoopClient.revisioned, RevisionedStream)
+    synchronizer: Any = opens(LoopClient.synchronizer, Synchronizer)  # of whatever it is given
 
     # ------------------------------------------------------------------------------ transactions by id
 
