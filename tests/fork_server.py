@@ -41,7 +41,14 @@ _IMPORTED = (
 
 def can_run(words):
     """Tell whether a child can do what Python would with these words."""
-    return words[:1] == ["-c"] or (words[:1] == ["-m"] and words[1] in _MODULES)
+    match words:
+        case ["-c", _, *_]:
+            return True
+        case ["-m", module, *_]:
+            return module in _MODULES
+        case [file, *_]:
+            return file.endswith(".py")
+    return False
 
 
 def _main(control):
@@ -107,10 +114,21 @@ def _become(wanted, descriptors):
     os.environ.clear()
     os.environ.update(wanted["environment"])
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    sys.path[0] = "" if wanted["words"][0] == "-c" else wanted["directory"]
+    sys.path[0] = _first_of_path(wanted["words"][0], wanted["directory"])
     sys.stdin = sys.__stdin__ = _text(sys.stdin, 0, "r")
     sys.stdout = sys.__stdout__ = _text(sys.stdout, 1, "w")
     sys.stderr = sys.__stderr__ = _text(sys.stderr, 2, "w")
+
+
+def _first_of_path(option, directory):
+    """Return where a program of this option looks for modules first."""
+    match option:
+        case "-c":
+            return ""
+        case "-m":
+            return directory
+        case file:
+            return str(Path(file).resolve().parent)
 
 
 def _text(like, number, mode):
@@ -123,16 +141,23 @@ def _text(like, number, mode):
 
 
 def _run(words):
-    option, what, *arguments = words
+    option, *rest = words
+    what, *arguments = rest or [""]
     if option == "-m":
         module = sys.modules[what]
         sys.argv = [module.__file__, *arguments]
         getattr(module, _MODULES[what])()
         return
-    sys.argv = [option, *arguments]
     main = sys.modules["__main__"] = ModuleType("__main__")
+    if option == "-c":
+        sys.argv = [option, *arguments]
+        program, name = what, "<string>"
+    else:
+        sys.argv = words
+        main.__file__ = name = os.path.abspath(option)  # noqa: PTH100 - a link stays one
+        program = Path(name).read_bytes()
     try:
-        exec(compile(what, "<string>", "exec", dont_inherit=True), main.__dict__)
+        exec(compile(program, name, "exec", dont_inherit=True), main.__dict__)
     except Exception as error:
         error = error.with_traceback(error.__traceback__.tb_next)
         sys.excepthook(type(error), error, error.__traceback__)

@@ -1,6 +1,6 @@
 """The program in processes of its own, as ``subprocess`` starts them, and at a tenth of the CPU.
 
-What ``python -m headrace.cli.main``, or ``python -c`` with a program of a test, would be is forked from a
+What ``python -m headrace.cli.main``, ``python -c PROGRAM`` or ``python FILE.py`` would be is forked from a
 process that has imported everything (``tests/fork_server.py``), one for each process of pytest. It is a child
 of the tests like any other: killed, stopped and waited for by its pid, and what it uses is theirs. Whatever
 could differ is executed: another program, limits, another locale, other variables of the interpreter,

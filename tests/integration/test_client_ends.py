@@ -8,6 +8,7 @@ import pytest
 
 import headrace
 from headrace.testing import LocalServer
+from tests import programs
 
 pytestmark = pytest.mark.cluster
 
@@ -67,7 +68,7 @@ def test_a_program_that_closes_no_writer_stores_every_event(server, name):
         client.create_scope("q")
         client.create_stream("q/a", segments=3)
         program = f"URI = {server.uri!r}\n{textwrap.dedent(PROGRAMS[name])}"
-        done = subprocess.run([sys.executable, "-c", program], timeout=120, capture_output=True, check=False)
+        done = programs.run([sys.executable, "-c", program], timeout=120, capture_output=True, check=False)
         told = done.stderr.decode()
         if name == "exception":
             assert done.returncode == 1
@@ -102,7 +103,7 @@ def test_a_program_whose_server_goes_is_told_what_is_not_durable(tmp_path):
         client.create_scope("q")
         client.create_stream("q/a")
         text = f"URI = {server.uri!r}\n{textwrap.dedent(program)}"
-        with subprocess.Popen(
+        with programs.Popen(
             [sys.executable, "-c", text], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         ) as running:
             running.stdout.readline()

@@ -1,12 +1,12 @@
 """Every example of the client runs against a real server and says what it promises."""
 
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
 from headrace.testing import LocalServer
+from tests import programs
 
 pytestmark = pytest.mark.cluster
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -28,8 +28,8 @@ def server(tmp_path_factory):
     ],
 )
 def test_an_example_runs(server, name, expected):
-    program = EXAMPLES / f"{name}.py"
-    done = subprocess.run(
+    program = str(EXAMPLES / f"{name}.py")
+    done = programs.run(
         [sys.executable, program, server.uri], timeout=60, capture_output=True, text=True, check=True
     )
     assert expected in done.stdout
@@ -38,7 +38,11 @@ def test_an_example_runs(server, name, expected):
 
 @pytest.mark.slow
 def test_an_example_starts_its_own_server_if_none_is_named():
-    done = subprocess.run(
-        [sys.executable, EXAMPLES / "read_events.py"], timeout=60, capture_output=True, text=True, check=True
+    done = programs.run(
+        [sys.executable, str(EXAMPLES / "read_events.py")],
+        timeout=60,
+        capture_output=True,
+        text=True,
+        check=True,
     )
     assert "3 more" in done.stdout

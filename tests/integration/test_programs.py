@@ -24,6 +24,13 @@ print(sys.stdin.read(), sys.stdout.encoding, sys.stdout.errors, os.getsid(0) == 
 print(sorted(os.listdir("/proc/self/fd")), file=sys.stderr)
 """
 
+SCRIPT = """
+import os, sys
+import beside
+print(sys.argv, __name__, __file__, os.getcwd(), sys.path[0], beside.NAME)
+raise ValueError("why")
+"""
+
 STARTER = """
 import sys
 from tests import programs
@@ -56,6 +63,19 @@ def test_it_sees_what_an_executed_one_sees(tmp_path):
     )
     assert one == other
     assert one[1].startswith(f"['-c', 'a', 'b'] __main__ {tmp_path} {os.getpid()}\nTrue False ['']\n")
+
+
+def test_a_file_sees_what_an_executed_one_sees(tmp_path):
+    place, elsewhere = tmp_path / "place", tmp_path / "elsewhere"
+    for each in (place, elsewhere):
+        each.mkdir()
+    (place / "beside.py").write_text("NAME = __name__")
+    (place / "program.py").write_text(SCRIPT)
+    for words, directory in ((["program.py", "a"], place), ([str(place / "program.py")], elsewhere)):
+        one, other = both([sys.executable, *words], cwd=directory)
+        assert one == other
+        assert one[0] == 1
+        assert f"__main__ {place}/program.py {directory} {place} beside" in one[1]
 
 
 @pytest.mark.parametrize(

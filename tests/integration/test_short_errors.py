@@ -2,13 +2,13 @@
 
 import os
 import re
-import subprocess
 import sys
 import textwrap
 
 import pytest
 
 from headrace.testing import LocalServer
+from tests import programs
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 
@@ -23,7 +23,8 @@ for program in sys.argv[2:]:
         traceback.print_exc()
 """
 BEGIN = """
-import asyncio, sys
+import asyncio, sys, warnings
+warnings.simplefilter("ignore")
 import headrace, headrace.aio
 uri = sys.argv[1]
 client = headrace.connect(uri)
@@ -41,9 +42,9 @@ def run(program, uri, *arguments, **variables):
     """Run a program to its end, and return what it printed on stderr."""
     text = BEGIN + textwrap.dedent(program)
     environment = {name: value for name, value in os.environ.items() if name != "HEADRACE_DEBUG"}
-    done = subprocess.run(
+    done = programs.run(
         [sys.executable, "-c", text, uri, *arguments],
-        env={**environment, "PYTHONWARNINGS": "ignore", **variables},
+        env={**environment, **variables},
         capture_output=True,
         text=True,
         timeout=120,

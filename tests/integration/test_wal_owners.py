@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from tests import programs
+
 pytestmark = pytest.mark.cluster
 
 SCRIPT = Path(__file__).with_name("wal_owner_process.py")
@@ -19,7 +21,7 @@ class Owner:
     """A process of ``wal_owner_process``."""
 
     def __init__(self, directory, name):
-        self.process = subprocess.Popen(
+        self.process = programs.Popen(
             [sys.executable, str(SCRIPT), str(directory), name],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,

@@ -1,4 +1,4 @@
-"""One server for the interop tests; each test has a scope of its own."""
+"""One server for the interop tests, which ends with the last one; each test has a scope of its own."""
 
 import itertools
 
@@ -9,7 +9,7 @@ from tests.servers import running
 _numbers = itertools.count()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def server(server_kind, tmp_path_factory):
     with running(server_kind, tmp_path_factory.mktemp("interop")) as made:
         yield made

@@ -15,7 +15,9 @@ from headrace.coordination.location import CoordinatorLocation
 from headrace.coordination.zookeeper.config import ZooKeeperConfig
 from headrace.errors import EXIT_CODES, HeadraceError, OwnershipError
 from headrace.runtime.blocking import SystemThreads
+from headrace.testing.local_server import HEADRACE
 from headrace.testing.zookeeper_server import ZooKeeperServer
+from tests import programs
 
 TETHERED = [sys.executable, "-m", "headrace.testing.tether"]
 POLL_S = 0.05
@@ -44,7 +46,7 @@ class Member:
         port = self.address.rpartition(":")[2] if self.addresses else "0"
         command = [*TETHERED, self.kind, "--coordinator", self._coordinator, "--port", port]
         with (self._directory / "log").open("ab") as log:
-            self.process = subprocess.Popen(
+            self.process = programs.Popen(
                 [*command, "--rest-port", "0", "--ready-file", str(self._ready)],
                 stdin=subprocess.PIPE,
                 stderr=log,
@@ -150,14 +152,12 @@ class Processes:
         self.zookeeper.kill()
 
     async def _give_birth(self):
-        born = await asyncio.create_subprocess_exec(
-            *(*TETHERED, "cluster", "init", "--coordinator", self._location),
+        command = [
+            *(*HEADRACE, "cluster", "init", "--coordinator", self._location),
             *("--containers", str(self.containers), "--buckets", str(self.buckets)),
             *("--log", f"file://{self.directory}/logs", "--storage", f"file://{self.directory}/chunks"),
-            stdin=subprocess.PIPE,
-            stdout=subprocess.DEVNULL,
-        )
-        assert await born.wait() == 0
+        ]
+        await asyncio.to_thread(programs.run, command, stdout=subprocess.DEVNULL, check=True)
 
     async def seen(self):
         """Return what ``cluster status`` says."""
