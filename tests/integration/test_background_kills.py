@@ -28,7 +28,7 @@ from tests.unit.controller.calls import eventually
 pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.usefixtures("clean_end")]
 
 PATIENT = ClientConfig(control_attempts=100)
-MANY = 400
+MANY = 200
 """Segments, so that a scale takes some time."""
 ATTEMPTS = 20
 """To kill the server while the scale lasts."""

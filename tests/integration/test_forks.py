@@ -1,5 +1,6 @@
 """Programs fork whatever their clients do, and nobody loses anything: neither child nor parent."""
 
+import itertools
 import os
 import subprocess
 import sys
@@ -8,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from headrace.testing import LocalServer
-from tests.effort import examples, is_long, without_long
+from tests.effort import examples, is_long
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 
@@ -25,6 +26,12 @@ ACTIVITIES = [
     "connecting",
     "forking",
 ]
+CASES = (
+    list(itertools.product(["threads", "asyncio", "uvloop"], ACTIVITIES))
+    if is_long()
+    else [("threads", " ".join(ACTIVITIES[::2])), ("asyncio", " ".join(ACTIVITIES[1::2]))]
+)
+"""Each activity with one of two faces, in one process of each; in the long form all pairs."""
 
 
 @pytest.fixture(scope="module")
@@ -34,8 +41,7 @@ def server(tmp_path_factory):
 
 
 @pytest.mark.timeout(LIMIT_S + 60)
-@pytest.mark.parametrize("activities", ACTIVITIES if is_long() else [" ".join(ACTIVITIES)])
-@pytest.mark.parametrize("face", without_long(["threads", "asyncio", "uvloop"], ["uvloop"]))
+@pytest.mark.parametrize(("face", "activities"), CASES)
 def test_a_program_forks_whatever_its_client_does(server, face, activities):
     environment = {
         **os.environ,

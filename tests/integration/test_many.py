@@ -17,6 +17,7 @@ from headrace.model.key_space import FULL_RANGE, split_evenly
 from headrace.model.tables import NO_VERSION, TableEntry
 from headrace.testing import LocalServer
 from headrace.wire import commands as c
+from tests import programs
 from tests.effort import examples, is_long
 from tests.integration.test_bad_input import Raw
 
@@ -53,13 +54,14 @@ class Meter:
         assert self.memory[-1] - self.memory[0] < 48 * (1 << 20) + bytes_each * count
 
 
-@pytest.fixture
-def server(tmp_path):
-    server = LocalServer(tmp_path)
+@pytest.fixture(scope="module")
+def server(tmp_path_factory):
+    server = LocalServer(tmp_path_factory.mktemp("many"))
     server.popen = subprocess.Popen  # its memory is its own
     with server as running:
         yield running
         assert running.stop() == 0
+        running.popen = programs.Popen
         running.start()  # and recovery takes all of it
         assert running.stop() == 0
 
@@ -67,7 +69,8 @@ def server(tmp_path):
 @pytest.fixture
 async def client(server):
     async with connect(server.uri) as connected:
-        await connected.create_scope("demo")
+        for scope in ("demo", "streams"):
+            await connected.create_scope(scope)
         yield connected
 
 
@@ -87,9 +90,9 @@ async def in_halves(server, one):
 
 
 async def test_streams(server, client):
-    meter = await in_halves(server, lambda number: client.create_stream("demo", f"stream-{number}"))
+    meter = await in_halves(server, lambda number: client.create_stream("streams", f"stream-{number}"))
     meter.check(16_384, MANY)
-    assert len([stream async for stream in client.list_streams("demo")]) == MANY
+    assert len([stream async for stream in client.list_streams("streams")]) == MANY
 
 
 async def test_segments_of_one_stream(server, client):
@@ -116,8 +119,8 @@ async def test_segments_of_one_stream(server, client):
 
 
 async def test_transactions(server, client):
-    await client.create_stream("demo", "stream")
-    async with client.txn_writer("demo", "stream") as writer:
+    await client.create_stream("demo", "committed")
+    async with client.txn_writer("demo", "committed") as writer:
 
         async def one(number):
             transaction = await writer.begin()
@@ -129,7 +132,7 @@ async def test_transactions(server, client):
         await last.write(b"last", "key")
         await last.commit(wait=True)  # decided last, so it is committed last
     meter.check(16_384, MANY)
-    async with client.event_reader("demo", "stream", end="tail") as reader:
+    async with client.event_reader("demo", "committed", end="tail") as reader:
         found = [payload async for batch in reader.batches() for payload in batch.payloads()]
     assert found.pop() == b"last"
     assert sorted(map(int, found)) == list(range(MANY))
