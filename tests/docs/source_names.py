@@ -7,6 +7,7 @@ from functools import cache
 from headrace.processes.config import StandaloneConfig
 from headrace.runtime.settings import walk
 from tests.docs.source_texts import SOURCE
+from tests.tidy.source_tree import tree_of
 
 
 @dataclass
@@ -62,7 +63,7 @@ def source_names():
     for path in SOURCE.rglob("*.py"):
         relative = path.relative_to(SOURCE)
         found.paths |= {str(relative), *(f"{parent}/" for parent in relative.parents)}
-        tree = ast.parse(path.read_text())
+        tree = tree_of(path)
         # Several modules have the same last name: a page may mean any of them.
         found.modules.setdefault(path.stem, set()).update(_names_of(tree.body))
         for node in ast.walk(tree):

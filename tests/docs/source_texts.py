@@ -5,6 +5,8 @@ import re
 from functools import cache
 from pathlib import Path
 
+from tests.tidy.source_tree import tree_of
+
 SOURCE = Path(__file__).parents[2] / "src" / "headrace"
 GAP = "\0"
 _FORMAT = re.compile(r"%(?:\.\d+)?[a-zA-Z]")
@@ -15,7 +17,7 @@ def source_texts():
     """Return all string constants but docstrings; values that are filled in are gaps."""
     found = set()
     for path in SOURCE.rglob("*.py"):
-        nodes = list(ast.walk(ast.parse(path.read_text())))
+        nodes = list(ast.walk(tree_of(path)))
         unsaid = {id(node.value) for node in nodes if isinstance(node, ast.Expr)}
         for node in nodes:
             if id(node) in unsaid:

@@ -1,6 +1,6 @@
 """One quiet session and one real server for all tests of Spark.
 
-They end with the last one of these tests: an idle server uses three seconds of CPU in a hundred.
+They end with the last one of these tests: idle ones use some CPU, too.
 """
 
 import itertools

@@ -80,8 +80,9 @@ def test_cycles_are_found(graph, expected):
 
 def blocks_without_reason(name, path):
     """Return the lines of blocks for types only that say nothing behind the colon, nor in the line above."""
-    lines = path.read_text(encoding="utf-8").splitlines()
-    for node in ast.walk(tree_of(path)):
+    text = path.read_text(encoding="utf-8")
+    lines = text.splitlines()
+    for node in ast.walk(tree_of(path)) if "TYPE_CHECKING" in text else ():
         if isinstance(node, ast.If) and ast.unparse(node.test).endswith("TYPE_CHECKING"):
             here, above = lines[node.lineno - 1], lines[node.lineno - 2]
             if "# " not in here and not above.startswith("#"):

@@ -2,6 +2,7 @@
 
 import re
 import tomllib
+from functools import cache
 from importlib.metadata import packages_distributions
 
 import pytest
@@ -24,6 +25,7 @@ def distribution_of(requirement):
     return re.match(r"[A-Za-z0-9._-]+", requirement).group().lower()
 
 
+@cache
 def names_in_source():
     """Return the outermost names that the source imports, or looks for by a text: ``find_spec("numpy")``."""
     found = set()
@@ -32,6 +34,7 @@ def names_in_source():
     return found
 
 
+@cache
 def import_names():
     """Return by which names each installed distribution is imported."""
     found = {}

@@ -12,7 +12,8 @@ TABLES = "headrace.segmentstore.tables."
 def classes(name):
     """Yield the modules that define a class of this name."""
     for module, path in modules().items():
-        if any(isinstance(node, ast.ClassDef) and node.name == name for node in ast.walk(tree_of(path))):
+        nodes = ast.walk(tree_of(path)) if name in path.read_text(encoding="utf-8") else ()
+        if any(isinstance(node, ast.ClassDef) and node.name == name for node in nodes):
             yield module
 
 
