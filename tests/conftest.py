@@ -9,14 +9,14 @@ from headrace.errors import UnsupportedError
 from headrace.local_cluster.zookeeper import find_java
 from headrace.runtime.collector import tune_collector
 from headrace.testing import LocalServer
-from tests import programs
+from tests import small_servers
 from tests.compiled_once import compiled_once
 from tests.cpu_seconds import SHOWN_S, CpuSeconds
 from tests.effort import is_quick
 from tests.servers import CLUSTER, kinds
 
 settings.load_profile("check")  # unless --hypothesis-profile names another one
-LocalServer.popen = programs.Popen
+LocalServer.popen = small_servers.Popen
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # A run in the background of a shell ignores interrupts, and so would every process that a test starts.
@@ -24,11 +24,14 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 
 def pytest_collection_modifyitems(items):
-    """Tests of Spark come first: the worker that has them keeps them, and few others start Java for a few.
+    """Tests of Spark come first, then those of ZooKeeper: the worker that has them keeps them, and few others
+    start Java for a few.
 
     A session starts in a young process, too (tests/spark/conftest.py says why that is good).
     """
-    items.sort(key=lambda item: "tests/spark/" not in item.path.as_posix())
+    items.sort(
+        key=lambda item: ("tests/spark/" not in item.path.as_posix(), "zookeeper" not in item.fixturenames)
+    )
 
 
 @pytest.fixture(scope="session")
