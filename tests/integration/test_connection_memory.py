@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import subprocess
 import urllib.request
 from pathlib import Path
 
@@ -38,9 +37,7 @@ def server(request, tmp_path, stall_s):
     files = CertificateFiles(tmp_path / "certificates")
     encrypts = request.param == "tls"
     arguments = files.arguments if encrypts else ()
-    server = LocalServer(tmp_path, "--containers", "1", *arguments, environment=environment)
-    server.popen = subprocess.Popen  # its memory is its own
-    with server as running:
+    with LocalServer(tmp_path, "--containers", "1", *arguments, environment=environment) as running:
         running.tls = files.trusting() if encrypts else None
         yield running
         assert running.stop() == 0
@@ -97,6 +94,7 @@ def settles(read):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("stall_s", [3])
 @pytest.mark.parametrize("server", ["tls"], indirect=True)
 async def test_clients_that_send_most_of_a_large_frame(server):
     good = await Client.open(server)

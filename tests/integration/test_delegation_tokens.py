@@ -161,7 +161,7 @@ async def test_no_event_is_lost_or_doubled_while_tokens_expire(tmp_path, caplog)
                         number = len(written)
                         written.append(number)
                         writer.write(json.dumps(number).encode(), str(number % KEYS))
-                    await asyncio.sleep(0.001)
+                    await asyncio.sleep(0.005)
                 await writer.flush()
             async with served.client() as admin:
                 await admin.seal_stream("s", "orders")

@@ -12,7 +12,7 @@ from headrace.testing.local_server import HEADRACE
 pytestmark = pytest.mark.cluster
 
 LIMIT = 300
-ROUNDS = 150
+ROUNDS = 80
 EVENTS = [b"%06d" % number + bytes(10_000) for number in range(100)]
 
 
@@ -52,7 +52,7 @@ async def test_a_storm_of_connections_takes_no_descriptor_that_a_log_needs(tmp_p
                 await writer.write(b"first")
                 sockets = open_sockets(server.addresses["segmentstore"], 2 * LIMIT)
                 assert closed(sockets) > LIMIT
-                for _ in range(ROUNDS):  # several files of the log, and chunks
+                for _ in range(ROUNDS):  # more than a file of the log, and chunks
                     writer.write_many(EVENTS)
                     await asyncio.wait_for(writer.drain(), 60)
                 await asyncio.wait_for(writer.flush(), 60)

@@ -11,11 +11,13 @@ from headrace.client import ReaderConfig, connect
 from headrace.client.reconnect_policy import ReconnectPolicy
 from headrace.errors import HeadraceError
 from headrace.testing import LocalServer
-from tests.effort import soak
+from tests.effort import is_long, soak
 
 pytestmark = [pytest.mark.cluster, pytest.mark.usefixtures("clean_end")]
 
 MIB = 1 << 20
+LONG = 200 if is_long() else 100
+"""MiB, several times what any cache here holds."""
 IMPATIENT = ReaderConfig(reconnect=ReconnectPolicy(give_up_s=0.5))
 SETTINGS = """
 cache_bytes = "32 MiB"
@@ -83,12 +85,12 @@ def chunks_of(server, stream):
 async def test_what_left_the_cache_long_ago_comes_back_byte_by_byte(server):
     hasher = hashlib.sha256()
     async with connect(server.uri) as client:
-        await fill(client, 200, hasher)
-        assert await digest(client, 200 * MIB) == hasher.hexdigest()
+        await fill(client, LONG, hasher)
+        assert await digest(client, LONG * MIB) == hasher.hexdigest()
     server.kill()
     server.start()
     async with connect(server.uri) as client:
-        assert await digest(client, 200 * MIB) == hasher.hexdigest()
+        assert await digest(client, LONG * MIB) == hasher.hexdigest()
     assert server.stop() == 0
 
 

@@ -357,7 +357,7 @@ async def test_acknowledged_puts_are_there_after_kills(tmp_path):
                         assert entry.value in (value, b"%d" % (number - 1))
                         number, version = int(entry.value), entry.version
                     acknowledged[family, b"cond"] = number
-                    if number % 50 == 0:
+                    if number % 20 == 0:
                         grown.set()
 
             workers = [asyncio.ensure_future(count_up(worker)) for worker in range(16)]

@@ -4,8 +4,6 @@ import asyncio
 import json
 import os
 import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -16,12 +14,14 @@ from headrace.cli.main import main
 from headrace.errors import UnsupportedError
 from headrace.local_cluster.zookeeper import find_java
 from headrace.model.data_format import DATA_FORMAT
+from headrace.testing.local_server import HEADRACE
+from tests import programs
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.real_loop]
 
 LONG_S = 120
 POLL_S = 0.05
-COMMAND = [sys.executable, "-m", "headrace", "cluster", "local", "--controllers", "1", "--stores", "2"]
+COMMAND = [*HEADRACE, "cluster", "local", "--controllers", "1", "--stores", "2"]
 
 
 @pytest.fixture(scope="module")
@@ -47,7 +47,7 @@ class Local:
 
     def start(self):
         with self.log.open("ab") as log:
-            self.process = subprocess.Popen(self.command, stdout=log, stderr=log)
+            self.process = programs.Popen(self.command, stdout=log, stderr=log)
         return self.until(lambda told: True)
 
     def until(self, is_right):
@@ -126,7 +126,7 @@ def test_a_cluster_restarts_its_dead_goes_on_after_a_kill_and_ends_in_order(tmp_
 
 
 def test_without_java_it_says_what_is_needed_and_makes_nothing(tmp_path):
-    refused = subprocess.run(
+    refused = programs.run(
         [*COMMAND, "--data-dir", str(tmp_path / "data")],
         env={**os.environ, "PATH": str(tmp_path)},
         capture_output=True,

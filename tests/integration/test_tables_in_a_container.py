@@ -26,6 +26,7 @@ from headrace.segmentstore.tables.config import TablesConfig, UnindexedConfig
 from headrace.storage.providers.memory import MemoryChunkProvider
 from headrace.wal.config import WalConfig
 from headrace.wal.memory import MemoryLogStore, MemoryWal
+from tests.effort import sampled
 
 pytestmark = pytest.mark.slow
 
@@ -85,7 +86,7 @@ def check_ends(ends):
         ), end
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", sampled(range(3), 2))
 async def test_a_table_survives_owners_that_stop_and_owners_that_vanish(seed):
     """Eight callers update at once; every life ends orderly or by being fenced in full flight. All tables but
     the first have an index.

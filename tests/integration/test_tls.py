@@ -240,7 +240,7 @@ async def test_certificates_are_exchanged_under_load(tmp_path):
                         events = [b"%d" % number for number in range(len(written), len(written) + 100)]
                         await writer.write_many(events, [key_of(event) for event in events])
                         written.extend(events)
-                        await asyncio.sleep(0.01)
+                        await asyncio.sleep(0.03)
 
             async def read():
                 async with client.event_reader("busy", "t") as reader:

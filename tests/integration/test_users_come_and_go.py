@@ -17,7 +17,7 @@ pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 
 _ENDS_S = TOKENS_S + 10
 """A second until the users file is read again, the lifetime of a token; the rest is for slow machines."""
-_LOAD_S = 0.01
+_LOAD_S = 0.03
 
 
 class Client:

@@ -16,12 +16,12 @@ from headrace.client import (
 )
 from headrace.errors import HeadraceError
 from headrace.model.key_space import FULL_RANGE, split_evenly
-from tests.effort import seeds
+from tests.effort import is_long, seeds
 from tests.integration.controller.keyed_events import KeyedEvents, read
 from tests.integration.controller.sharing_controllers import QUICK, sharing
 from tests.unit.controller.calls import eventually
 
-TROUBLES = 6
+TROUBLES = 6 if is_long() else 4
 RETAINED = 2000
 
 
