@@ -14,7 +14,7 @@ from unittest import mock
 from headrace import connect
 from headrace.cli.main import main
 from headrace.testing import LocalServer
-from tests.docs.command_line import OF_SHELLS, make_command
+from tests.docs.command_line import OF_SHELLS, make_command, run_pipeline
 from tests.docs.page_blocks import is_printed
 
 SHELL = shutil.which("bash") or "/bin/sh"
@@ -95,7 +95,7 @@ class PageRunner:
         words = shlex.split(line, comments=True)
         if words[0] == "headrace" and OF_SHELLS.isdisjoint(line):
             return _run_here(words[1:], environment)
-        done = subprocess.run(
+        done = run_pipeline(line, cwd=self.directory, env=environment) or subprocess.run(
             [SHELL, "-c", line],
             cwd=self.directory,
             env=environment,
