@@ -15,6 +15,7 @@ from tests.simulation.scenarios import (
     controllers,
     data_plane,
     far_storage,
+    ledgers,
     read_index,
     rival_storages,
     storage_writer,
@@ -119,6 +120,7 @@ SCENARIOS: Final[dict[str, Scenario]] = {
     "data_plane": Scenario(
         _data_plane, data_plane.LIVES, data_plane.CLIENTS, data_plane.STEPS, data_plane.FAULTS, _LOSSY
     ),
+    "ledgers": Scenario(ledgers.upheaval, ledgers.OWNERS, 1, ledgers.STEPS, ledgers.FAULTS, share=3.0),
     "objects": Scenario(_objects, 5, 4, 32, (*FAULTS, *far_storage.TROUBLES)),
     "read_index": Scenario(
         read_index.turmoil, 1, read_index.CONTAINERS, read_index.STEPS, read_index.FAULTS, share=2.0
