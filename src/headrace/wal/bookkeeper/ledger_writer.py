@@ -75,7 +75,11 @@ class _Entry:
 
 
 class LedgerWriter:
-    """Decides about one ledger. ``behind_bytes_max``: how many unanswered bytes a bookie may have."""
+    """Decides about one ledger.
+
+    ``behind_bytes_max``: how many bytes that are acknowledged a bookie may not have answered yet. If all are
+    slow, nothing is acknowledged, and none is behind.
+    """
 
     def __init__(
         self, ledger: int, bookies: Sequence[str], quorums: Quorums, *, behind_bytes_max: int
@@ -114,8 +118,6 @@ class LedgerWriter:
         added = _Entry(entry, size, self.length, set(targets))
         self._unconfirmed.append(added)
         self._sent[entry] = added
-        for bookie in targets:
-            self._behind[bookie] += size
         return Add(entry, self.confirmed, self.length, targets)
 
     def find_slow(self) -> list[str]:
@@ -136,7 +138,8 @@ class LedgerWriter:
                 self.stop(Stop.FENCED)
             return self.on_lost(bookie)
         progress = Progress()
-        self._behind[bookie] -= found.size
+        if entry <= self.confirmed:
+            self._behind[bookie] -= found.size
         found.acks += 1
         self._let_go(bookie, found, progress)
         self._confirm(progress)
@@ -188,6 +191,8 @@ class LedgerWriter:
             self._unconfirmed.popleft()
             self.confirmed, self.confirmed_length = first.entry, first.length
             progress.confirmed.append(first.entry)
+            for bookie in first.waiting:
+                self._behind[bookie] += first.size
 
     def _can_confirm(self) -> bool:
         ack = self.quorums.ack

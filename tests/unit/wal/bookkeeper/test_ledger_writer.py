@@ -62,16 +62,23 @@ def test_nothing_is_acknowledged_behind_a_fence():
     assert (writer.stop_cause, writer.confirmed) == (Stop.FENCED, -1)
 
 
-def test_a_slow_bookie_is_bounded_by_bytes():
-    writer = writer_of(60, 40, behind_bytes_max=100)
+def test_a_slow_bookie_is_bounded_by_bytes_that_the_others_have():
+    writer = writer_of(60, 40, 1, behind_bytes_max=100)
     for entry in (0, 1):
         for bookie in "ab":
             ok(writer, bookie, entry)
     assert writer.find_slow() == []
-    writer.add(1)
+    for bookie in "ab":
+        ok(writer, bookie, 2)
     assert writer.find_slow() == ["c"]
-    assert writer.on_lost("c").released == [0, 1]
+    ok(writer, "c", 0)
     assert writer.find_slow() == []
+    assert writer.on_lost("c").released == [1, 2]
+    assert writer.find_slow() == []
+
+
+def test_where_all_are_slow_none_is_given_up():
+    assert writer_of(1000, 1000, behind_bytes_max=100).find_slow() == []
 
 
 def test_with_stripes_a_ledger_is_left_when_some_entry_could_not_be_confirmed():

@@ -1,0 +1,102 @@
+"""A ledger as a whole: recover it, read it. What is decided is in ``ledger_recovery``."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+from typing import Final
+
+from headrace.errors import DataCorruptionError, WalWriteError
+from headrace.wal.bookkeeper.bookie_calls import BookieCalls
+from headrace.wal.bookkeeper.entry_format import Entry
+from headrace.wal.bookkeeper.ledger_metadata import (
+    LedgerMetadata,
+    LedgerState,
+    change_state,
+    decode_ledger,
+)
+from headrace.wal.bookkeeper.ledger_recovery import LedgerRecovery
+from headrace.wal.bookkeeper.ledger_store import LedgerStore
+from headrace.wal.bookkeeper.quorums import write_set
+from headrace.wal.bookkeeper.wire_format import Verdict, master_key
+
+PATIENCE_S: Final = 5.0
+"""So long a recovery waits for every bookie that is alive, before it trusts a quorum."""
+ATTEMPTS_WITHIN_S: Final = 30.0
+_BETWEEN_ATTEMPTS_S: Final = 0.2
+_READ_AHEAD: Final = 4
+"""Entries that are read at once, each up to 5 MiB."""
+
+
+async def recover_ledger(store: LedgerStore, number: int) -> LedgerMetadata:
+    """Fence a ledger and close it, if it is not closed; return its metadata.
+
+    Raises:
+        WalWriteError: too few of its bookies answer; nothing is lost, repeat it later.
+        DataCorruptionError: there is no such ledger, or what was acknowledged is gone.
+    """
+    clock = asyncio.get_running_loop().time
+    began_at = clock()
+    while True:
+        data, version = await store.read(number)
+        ledger = decode_ledger(data)
+        if ledger.state is LedgerState.CLOSED:
+            return ledger
+        if ledger.state is LedgerState.OPEN:
+            await store.write(number, change_state(data, LedgerState.IN_RECOVERY), version)
+            continue
+        try:
+            closed = await _find_end(store, number, ledger, data, is_patient=clock() - began_at < PATIENCE_S)
+        except WalWriteError:
+            if clock() - began_at > ATTEMPTS_WITHIN_S:
+                raise
+            await asyncio.sleep(_BETWEEN_ATTEMPTS_S)
+            continue
+        await store.write(number, closed, version)
+
+
+async def _find_end(
+    store: LedgerStore, number: int, ledger: LedgerMetadata, data: bytes, *, is_patient: bool
+) -> bytes:
+    """Return the metadata of the ledger with its end."""
+    named = {bookie for ensemble in ledger.ensembles for bookie in ensemble.bookies}
+    alive = {bookie.id for bookies in await store.read_bookies() for bookie in bookies}
+    recovery = LedgerRecovery(number, ledger, must_answer=alive if is_patient else ())
+    key = master_key(ledger.password)
+    async with BookieCalls(await store.find_endpoints(named)) as calls:
+        while recovery.end is None:
+            recovery.proceed(await calls.ask_all(number, key, recovery.ask))
+    return change_state(data, LedgerState.CLOSED, *recovery.end)
+
+
+async def read_ledger(
+    store: LedgerStore, number: int, ledger: LedgerMetadata, first_entry: int = 0
+) -> AsyncGenerator[Entry, None]:
+    """Iterate the entries of a closed ledger, a few at a time.
+
+    Raises:
+        WalWriteError: none of the bookies of an entry answers.
+        DataCorruptionError: all of them say that they do not have it.
+    """
+    assert ledger.state is LedgerState.CLOSED
+    named = {bookie for ensemble in ledger.ensembles for bookie in ensemble.bookies}
+    async with BookieCalls(await store.find_endpoints(named)) as calls:
+        for start in range(first_entry, ledger.last_entry + 1, _READ_AHEAD):
+            numbers = range(start, min(start + _READ_AHEAD, ledger.last_entry + 1))
+            for entry in await asyncio.gather(*(_read(calls, number, ledger, each) for each in numbers)):
+                yield entry
+
+
+async def _read(calls: BookieCalls, number: int, ledger: LedgerMetadata, entry: int) -> Entry:
+    bookies = write_set(ledger.ensemble_of(entry), ledger.write_quorum, entry)
+    is_absent = True
+    for bookie in bookies:
+        reply = await calls.read(bookie, number, entry)
+        if reply.entry is not None:
+            return reply.entry
+        is_absent &= reply.verdict is Verdict.ABSENT
+    if is_absent:
+        raise DataCorruptionError(f"no bookie of {', '.join(bookies)} has entry {entry} of ledger {number}")
+    raise WalWriteError(
+        f"entry {entry} of ledger {number} cannot be read now from any of {', '.join(bookies)}; try again"
+    )
