@@ -16,7 +16,8 @@ from headrace.testing.conformance.wal import LogsContract
 from headrace.testing.filesystem import SimulatedFilesystem
 from headrace.wal.memory import MemoryLogStore
 from headrace.wal.memory_logs import MemoryLogs
-from headrace.wal.stores import LogBucket, find_logs, make_logs
+from headrace.wal.stores import LogBookies, LogBucket, find_logs, make_logs
+from tests.unit.wal.bookkeeper.memory_bookies import MemoryBookies
 from tests.unit.wal.world import SMALL, Machine
 
 
@@ -54,8 +55,8 @@ class TestObjectLogs(LogsContract):
         return self.store
 
     def make_logs(self):
-        bucket = LogBucket("memory://", self.make_store)
-        return make_logs("", system_runtime(), SMALL, bucket=bucket)
+        place = LogBucket("memory://", self.make_store)
+        return make_logs("", system_runtime(), SMALL, place=place)
 
 
 class TestObjectLogsInADirectory(TestObjectLogs):
@@ -76,6 +77,15 @@ class TestObjectLogsInADirectory(TestObjectLogs):
     def make_logs(self):
         self.made.append(super().make_logs())
         return self.made[-1]
+
+
+class TestBookKeeperLogs(LogsContract):
+    @pytest.fixture(autouse=True)
+    async def _storage(self):
+        self.bookies = MemoryBookies()
+
+    def make_logs(self):
+        return make_logs("", system_runtime(), SMALL, place=LogBookies(self.bookies.cluster()))
 
 
 class ClosingProvider(FilesystemChunkProvider):

@@ -14,6 +14,8 @@ from headrace.storage.providers.memory import MemoryChunkProvider
 from headrace.testing.conformance.wal import WalContract
 from headrace.testing.disk import DiskConfig
 from headrace.testing.distant_wal import make_distant
+from headrace.wal.bookkeeper.config import LedgerLogConfig
+from headrace.wal.bookkeeper.ledger_wal import BookKeeperWal
 from headrace.wal.config import WalConfig
 from headrace.wal.file import FileWal
 from headrace.wal.loop_writes import LoopWrites, LoopWritesConfig
@@ -21,6 +23,7 @@ from headrace.wal.memory import MemoryLogStore, MemoryWal
 from headrace.wal.objects.config import ObjectLogConfig
 from headrace.wal.objects.object_format import HEADER_BYTES
 from headrace.wal.objects.object_wal import ObjectWal
+from tests.unit.wal.bookkeeper.memory_bookies import MemoryBookies
 from tests.unit.wal.world import SMALL, Machine
 
 
@@ -158,3 +161,34 @@ class TestObjectWalInADirectory(WalContract):
 
     def make_wal(self):
         return ObjectWal(self.store, 3, SystemEntropy(), SMALL)
+
+
+class TestBookKeeperWal(WalContract):
+    config = LedgerLogConfig(pause_s=0.001)
+    truncation_granularity_bytes = config.ledger_bytes_max
+
+    @pytest.fixture(autouse=True)
+    async def _storage(self):
+        self.bookies = MemoryBookies()
+
+    def make_wal(self):
+        return BookKeeperWal(self.bookies.maker(), "logs/3", 3, SMALL, self.config)
+
+    def fill_storage(self):
+        self.bookies.fill()
+        return True
+
+    def free_storage(self):
+        self.bookies.free()
+
+
+class TestBookKeeperWalOfSmallLedgers(TestBookKeeperWal):
+    """A few frames to a ledger, one of three bookies away."""
+
+    config = LedgerLogConfig(pause_s=0.001, full_check_s=0.001, ledger_bytes_max=300, window=1)
+    truncation_granularity_bytes = 300
+
+    @pytest.fixture(autouse=True)
+    async def _storage(self):
+        self.bookies = MemoryBookies(4)
+        self.bookies.kill("b1:1", is_listed=True)

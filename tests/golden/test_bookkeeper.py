@@ -14,8 +14,16 @@ from headrace.wal.bookkeeper.ledger_metadata import (
     decode_ledger,
     encode_ledger,
 )
-from headrace.wal.bookkeeper.log_node import LedgerEntry, LogNode, decode_log, encode_log
+from headrace.wal.bookkeeper.log_node import (
+    LedgerEntry,
+    LogNode,
+    decode_log,
+    decode_system,
+    encode_log,
+    encode_system,
+)
 from headrace.wal.bookkeeper.wire_format import LAST_ENTRY, encode_add, encode_read, master_key
+from headrace.wal.log_system import LogSystem
 
 FOLDER = Path(__file__).parent / "bookkeeper" / "v1"
 LEDGER = 7
@@ -74,6 +82,12 @@ def test_an_entry_is_that_of_bookkeeper():
 def test_the_node_of_a_log_is_written_and_read_as_ever():
     assert encode_log(LOG) == golden("log")
     assert decode_log(golden("log"), 5) == LOG
+
+
+def test_the_node_of_a_system_is_written_and_read_as_ever():
+    system = LogSystem("00112233445566778899aabbccddeeff", 4)
+    assert encode_system(system) == golden("system")
+    assert decode_system(golden("system")) == system
 
 
 @pytest.mark.parametrize("name", LEDGERS)

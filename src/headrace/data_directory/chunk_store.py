@@ -10,7 +10,7 @@ from typing import Final, Protocol
 
 from headrace.data_directory.advised_commands import advised_rebuild, file_location, serve_command
 from headrace.data_directory.chunk_root import chunk_root
-from headrace.data_directory.log_place import bucket_of
+from headrace.data_directory.log_place import place_of
 from headrace.data_directory.lost_logs import check_store
 from headrace.data_directory.record import (
     FILE_NAME,
@@ -190,7 +190,7 @@ async def claim_store(
         record()
         return
     await look_identity(*facts, is_new=store.is_new)
-    logs = find_logs(directory, runtime.filesystem, bucket_of(store.log, runtime))
+    logs = find_logs(directory, runtime.filesystem, place_of(store.log, runtime))
     await check_store(patient, store.location, directory, store.unmade, logs, runtime.filesystem)
     await prove_store(patient, runtime.entropy)
     record()

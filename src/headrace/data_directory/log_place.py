@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 from typing import Final, TypeVar
 
@@ -14,16 +13,15 @@ from headrace.errors import (
     StorageFullError,
     StorageReadError,
     StorageWriteError,
-    UnsupportedError,
     WalWriteError,
 )
-from headrace.runtime.blocking import start_thread
 from headrace.runtime.context import Runtime
 from headrace.runtime.filesystem import Filesystem
+from headrace.storage.providers.contract import ChunkProvider
 from headrace.storage.providers.location import OBJECT_SCHEMES, StorageLocation
 from headrace.storage.providers.objects.object_store import ObjectStoreConfig
 from headrace.storage.providers.stores import make_provider, prove_store
-from headrace.wal.stores import LogBucket, LogSystem, find_logs
+from headrace.wal.stores import LogBucket, LogPlace, LogSystem
 
 T = TypeVar("T")
 
@@ -46,8 +44,8 @@ def parse_log(uri: str) -> StorageLocation:
     return location
 
 
-def bucket_of(uri: str, runtime: Runtime) -> LogBucket | None:
-    """Return the bucket of the logs; None if they are in the data directory: the URI is "".
+def place_of(uri: str, runtime: Runtime) -> LogPlace | None:
+    """Return the place of the logs; None if they are in the data directory: the URI is "".
 
     Raises:
         InvalidArgumentError: it is none of a bucket.
@@ -55,7 +53,18 @@ def bucket_of(uri: str, runtime: Runtime) -> LogBucket | None:
     if not uri:
         return None
     location = parse_log(uri)
-    return LogBucket(str(location), lambda: make_provider(location, runtime, objects=_REQUESTS))
+
+    def make_store() -> ChunkProvider:
+        return make_provider(location, runtime, objects=_REQUESTS)
+
+    async def prove() -> None:
+        store = make_store()
+        try:
+            await prove_store(store, runtime.entropy)
+        finally:
+            await store.close()
+
+    return LogBucket(str(location), make_store, prove)
 
 
 def choose_log(chosen: str | None, files: Filesystem, directory: str, *, has_data: bool) -> str:
@@ -76,69 +85,48 @@ def choose_log(chosen: str | None, files: Filesystem, directory: str, *, has_dat
     return uri
 
 
-def find_log_system(bucket: LogBucket) -> LogSystem | None:
-    """Return whose logs are in a bucket.
+def find_log_system(place: LogPlace) -> LogSystem | None:
+    """Return whose logs a place has.
 
     Raises:
         DataCorruptionError: that is damaged.
-        PreconditionError: the store does not answer.
+        PreconditionError: the place does not answer.
     """
-    return _asked(bucket, bucket.find_system)
+    return _asked(place, place.find_logs().find_system)
 
 
-def claim_log(bucket: LogBucket, system: str, containers: int, directory: str, runtime: Runtime) -> None:
-    """See to it that a bucket is fit to have logs, and has those of this system. Waits for it.
+def claim_log(place: LogPlace, system: str, containers: int, directory: str) -> None:
+    """See to it that a place is fit to have logs, and has those of this system. Waits for it.
 
     Raises:
-        UnsupportedError: it lets objects be overwritten.
-        InvalidArgumentError: its logs are another system's.
+        UnsupportedError: it is not fit: it is a bucket that lets objects be overwritten, or such.
+        InvalidArgumentError: its logs are another system's, or there can be none.
         DataCorruptionError: it has logs, and does not say whose.
-        PreconditionError: the store does not answer.
+        PreconditionError: the place does not answer.
     """
-    wanted = LogSystem(system, containers)
-    found = _asked(bucket, bucket.find_system)
+    wanted, logs = LogSystem(system, containers), place.find_logs()
+    found = _asked(place, logs.find_system)
     if found is None:
-        numbers = _asked(bucket, find_logs(directory, runtime.filesystem, bucket).numbers)
+        numbers = _asked(place, logs.numbers)
         if numbers:
             raise DataCorruptionError(
-                f"there is a log of container {numbers[0]}, and the object that says whose it is is missing",
-                path=bucket.place,
+                f"there is a log of container {numbers[0]}, and what says whose it is is missing",
+                path=place.place,
             )
-        _asked(bucket, lambda: _prove(bucket, runtime))
-        found = _asked(bucket, lambda: bucket.claim_system(wanted))
+        _asked(place, logs.prove)
+        found = _asked(place, lambda: logs.claim_system(wanted))
     if found != wanted:
         raise InvalidArgumentError(
-            f"{bucket.place} has the logs of another system ({found.system} with {found.containers} "
+            f"{place.place} has the logs of another system ({found.system} with {found.containers} "
             f"containers), not those that {directory}/{FILE_NAME} names ({system} with {containers}), and "
             "nothing was changed: use another prefix"
         )
 
 
-def _asked(bucket: LogBucket, call: Callable[[], T]) -> T:
+def _asked(place: LogPlace, call: Callable[[], T]) -> T:
     try:
         return call()
     except (WalWriteError, StorageFullError, StorageReadError, StorageWriteError, OSError) as error:
         raise PreconditionError(
-            f"the log has to be reached before a start, so nothing was started: {bucket.place}: {error}"
+            f"the log has to be reached before a start, so nothing was started: {place.place}: {error}"
         ) from error
-
-
-def _prove(bucket: LogBucket, runtime: Runtime) -> None:
-    errors: list[Exception] = []
-
-    async def prove() -> None:
-        provider = make_provider(parse_log(bucket.place), runtime, objects=_REQUESTS)
-        try:
-            await prove_store(provider, runtime.entropy)
-        finally:
-            await provider.close()
-
-    def run() -> None:
-        try:
-            asyncio.run(prove())
-        except (UnsupportedError, StorageFullError, StorageReadError, StorageWriteError) as error:
-            errors.append(error)
-
-    start_thread("log-proof", run).join()
-    if errors:
-        raise errors[0]

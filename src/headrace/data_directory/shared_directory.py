@@ -16,7 +16,7 @@ from headrace.cluster.facts_node import Facts
 from headrace.cluster.levels import check_level
 from headrace.data_directory.chunk_root import check_chunk_root, make_chunk_root
 from headrace.data_directory.chunk_store import ChunkStore, facts_of
-from headrace.data_directory.log_place import bucket_of, claim_log
+from headrace.data_directory.log_place import claim_log, place_of
 from headrace.data_directory.record import (
     FILE_NAME,
     check_is_directory,
@@ -94,7 +94,7 @@ async def take_shared_directory(facts: Facts, runtime: Runtime, where: str, own:
         InvalidArgumentError: it has other data, or is a file.
         DataCorruptionError: something that it had is missing, or its record cannot be read.
     """
-    bucket = None if is_in_files(facts.log) else bucket_of(facts.log, runtime)
+    place = None if is_in_files(facts.log) else place_of(facts.log, runtime)
     files, directory = runtime.filesystem, directory_of(facts.log, own)
     check_is_directory(files, directory)
     lock = DirectoryLock(files, directory, describe_process(runtime.clock), shared=True)
@@ -103,9 +103,9 @@ async def take_shared_directory(facts: Facts, runtime: Runtime, where: str, own:
         location = StorageLocation.parse(facts.storage)
         has_data = bool(facts.opened)
         store = ChunkStore(location, facts.system, has_data, not has_data, format=facts.format)
-        if bucket is not None:
+        if place is not None:
             store = replace(store, log=facts.log)
-            claim_log(bucket, facts.system, facts.containers, directory, runtime)
+            claim_log(place, facts.system, facts.containers, directory)
         record = await _lock_record(files, directory)
         try:
             _recognise(files, directory, facts, store, where)

@@ -18,7 +18,7 @@ from headrace.data_directory.chunk_store import (
     find_store,
     store_of,
 )
-from headrace.data_directory.log_place import bucket_of, choose_log, claim_log, find_log_system
+from headrace.data_directory.log_place import choose_log, claim_log, find_log_system, place_of
 from headrace.data_directory.lost_logs import check_logs
 from headrace.data_directory.record import (
     CONTAINERS_DEFAULT,
@@ -95,10 +95,10 @@ def _recognise(choice: DirectoryChoice, runtime: Runtime) -> tuple[int, ChunkSto
     made_with = containers_of(files, directory)
     has_data = made_with is not None or files.exists(f"{directory}/wal")
     log = choose_log(choice.log, files, directory, has_data=has_data)
-    bucket = bucket_of(log, runtime)
-    logs = find_logs(directory, files, bucket)
+    place = place_of(log, runtime)
+    logs = find_logs(directory, files, place)
     store = replace(find_store(choice, runtime), log=log)
-    present = None if bucket is None else find_log_system(bucket)
+    present = None if place is None else find_log_system(place)
     containers = choice.containers or made_with or CONTAINERS_DEFAULT
     if made_with is None and present is not None:  # an empty directory goes on with the log
         containers, store = present.containers, replace(store, system=present.system)
@@ -121,8 +121,8 @@ def _recognise(choice: DirectoryChoice, runtime: Runtime) -> tuple[int, ChunkSto
     if made_with is not None or store.root is not None or files.exists(f"{directory}/wal"):
         check_data_directory(files, directory, containers, facts)
     # Else the record is made once it is known whose the store is.
-    if bucket is not None:
-        claim_log(bucket, store.system, containers, directory, runtime)
+    if place is not None:
+        claim_log(place, store.system, containers, directory)
     if store.root is not None:
         check_chunk_root(files, store.root)
     unmade = check_logs(logs, files, directory, containers, store.root)

@@ -22,7 +22,7 @@ from headrace.cluster.store_node import STORES, StoreNode
 from headrace.coordination.contract import Coordinator, Session
 from headrace.coordination.coordinators import make_coordinator
 from headrace.coordination.location import CoordinatorLocation
-from headrace.data_directory.log_place import bucket_of
+from headrace.data_directory.log_place import place_of
 from headrace.data_directory.shared_directory import check_facts, directory_of, is_in_files
 from headrace.errors import InvalidArgumentError, PreconditionError
 from headrace.model.data_format import FORMATS_OF_CLUSTERS
@@ -89,8 +89,8 @@ class ClusterStoreServer:
         facts, others = await in_session(self._coordinator, self._read_facts)
         check_facts(facts)
         config = self.config = _complete(self.config, facts)
-        bucket = None if is_in_files(facts.log) else bucket_of(facts.log, runtime)
-        logs = find_logs(config.data_dir, runtime.filesystem, bucket)
+        place = None if is_in_files(facts.log) else place_of(facts.log, runtime)
+        logs = find_logs(config.data_dir, runtime.filesystem, place)
         opened = OpenedLogs(self._session, facts, logs, runtime.threads)
         lease_gate = LeaseGate()
         gate = ClusterGate(lease_gate)

@@ -11,7 +11,7 @@ from typing import Final
 
 from headrace.data_directory.chunk_root import make_chunk_root, proof_of
 from headrace.data_directory.chunk_store import ChunkStore, StoreClaim, claim_store, note_store, store_of
-from headrace.data_directory.log_place import bucket_of
+from headrace.data_directory.log_place import place_of
 from headrace.model.endpoint import Endpoint
 from headrace.processes.cluster_containers import GivenContainers
 from headrace.processes.config import SegmentStoreConfig
@@ -52,7 +52,7 @@ from headrace.wal.config import WalConfig
 from headrace.wal.contract import Wal
 from headrace.wal.frame_memory import FrameMemory
 from headrace.wal.loop_writes import LoopWrites
-from headrace.wal.stores import make_logs
+from headrace.wal.stores import frames_for, make_logs
 from headrace.web.metrics.metric import Metric
 from headrace.web.process_parts import STARTING, UP, Contributor
 
@@ -105,7 +105,8 @@ class WiredStore:
         self._chunk_store = chunk_store or store_of(config)
         self._containers = containers
         self._facts = None if config.in_memory else SystemFacts(containers, self._chunk_store.system)
-        wal_config = WalConfig(frames_max=config.frames_max)
+        place = place_of(self._chunk_store.log, runtime)
+        wal_config = frames_for(WalConfig(frames_max=config.frames_max), place)
         self._frames = FrameMemory(wal_config.frame_bytes_max)
         self._loop_writes = LoopWrites(config.loop_writes)
         self._logs = make_logs(
@@ -115,7 +116,7 @@ class WiredStore:
             in_memory=config.in_memory,
             frames=self._frames,
             loop_writes=self._loop_writes,
-            bucket=bucket_of(self._chunk_store.log, runtime),
+            place=place,
         )
         self._supervisor = Supervisor("segment store")
         self._chunk_threads: ChunkThreads | None = None

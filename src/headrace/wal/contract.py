@@ -93,6 +93,9 @@ class WalStatistics:
     space_waiting: int = 0
     """Whether it waits now: 0 if not."""
 
+    degraded: int = 0
+    """Whether what is appended now has fewer copies than wanted: 0 if not."""
+
     def count_frame(self, length: int, seconds: float) -> None:
         """Add one acknowledged frame."""
         self.frames_written += 1

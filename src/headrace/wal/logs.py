@@ -16,6 +16,7 @@ from typing import Final, Protocol, TypeVar
 
 from headrace.errors import SnapshotLostError
 from headrace.wal.contract import Wal
+from headrace.wal.log_system import LogSystem
 
 T = TypeVar("T")
 
@@ -108,6 +109,36 @@ class FoundLogs(Protocol):
 
     def log(self, container: int) -> FoundLog:
         """Return the log of a container; nothing is read yet."""
+
+
+class OutsideLogs(FoundLogs, Protocol):
+    """Logs that are not in a data directory, so that any system could claim them. Calls wait for the place.
+
+    Each raises WalWriteError if the place does not answer.
+    """
+
+    def find_system(self) -> LogSystem | None:
+        """Return whose logs these are, None if nobody has claimed the place.
+
+        Raises:
+            DataCorruptionError: that is damaged.
+        """
+
+    def claim_system(self, system: LogSystem) -> LogSystem:
+        """Claim the place for a system; return whose it is, which may be another's.
+
+        Raises:
+            DataCorruptionError: that is damaged.
+            StorageFullError: it has no space.
+        """
+
+    def prove(self) -> None:
+        """Check that the place is fit to have logs, before the first one is made.
+
+        Raises:
+            InvalidArgumentError, UnsupportedError: it is not.
+            StorageFullError, StorageReadError, StorageWriteError: it does not answer, or has no space.
+        """
 
 
 class Logs(FoundLogs, Protocol):

@@ -2,56 +2,122 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Final
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass, replace
+from typing import Final, Protocol
 
 from headrace.runtime.context import Runtime
 from headrace.runtime.filesystem import Filesystem
+from headrace.wal.bookkeeper.cluster import LedgerCluster
+from headrace.wal.bookkeeper.config import LedgerLogConfig
+from headrace.wal.bookkeeper.logs import FoundLedgerLogs, LedgerLogs
+from headrace.wal.bookkeeper.wire_format import PAYLOAD_BYTES_MAX
 from headrace.wal.config import WalConfig
 from headrace.wal.file.logs import FileLogs, FoundFileLogs
 from headrace.wal.frame_memory import FrameMemory
-from headrace.wal.logs import FoundLogs, Logs
+from headrace.wal.log_system import LogSystem
+from headrace.wal.logs import FoundLogs, Logs, OutsideLogs
 from headrace.wal.loop_writes import LoopWrites
 from headrace.wal.memory import MemoryLogStore
 from headrace.wal.memory_logs import MemoryLogs
 from headrace.wal.objects.config import ObjectLogConfig
 from headrace.wal.objects.log_objects import LogObjects
 from headrace.wal.objects.logs import FoundObjectLogs, ObjectLogs
-from headrace.wal.objects.system_plan import LogSystem
 
-__all__ = ["LogBucket", "LogSystem", "find_logs", "make_logs"]
+__all__ = [
+    "LedgerCluster",
+    "LogBookies",
+    "LogBucket",
+    "LogPlace",
+    "LogSystem",
+    "find_logs",
+    "frames_for",
+    "make_logs",
+]
 
 _DIRECTORY: Final = "wal"
 """Of the logs, in the data directory."""
 
 
+class LogPlace(Protocol):
+    """Where logs are that outlive the machine: not in the data directory."""
+
+    @property
+    def place(self) -> str:
+        """The URI, for messages."""
+
+    @property
+    def frame_bytes_max(self) -> int | None:
+        """What a frame holds at most; None: as configured."""
+
+    def find_logs(self) -> OutsideLogs:
+        """Return its logs, for looking only."""
+
+    def make_logs(self, runtime: Runtime, config: WalConfig | None, frames: FrameMemory | None) -> Logs:
+        """Return its logs, for the process of the containers; ``frames``: shared by all of them."""
+
+
 @dataclass(frozen=True, slots=True)
 class LogBucket:
-    """Logs that are kept in a store of objects, not in the data directory."""
+    """A ``LogPlace`` in a store of objects."""
 
     place: str
-    """The URI, for messages."""
     make_store: Callable[[], LogObjects]
     """Makes the store for the loop that it is called on, which may be one of a thread."""
+    prove_store: Callable[[], Coroutine[None, None, None]] | None = None
+    """Checks that it lets no object be overwritten."""
+    config: ObjectLogConfig | None = None
+    frame_bytes_max: int | None = None
 
-    def find_system(self) -> LogSystem | None:
-        """Return whose logs these are; see ``FoundObjectLogs.find_system``. Waits for the store."""
-        return FoundObjectLogs(self.place, self.make_store).find_system()
+    def find_logs(self) -> OutsideLogs:
+        """See ``LogPlace.find_logs``."""
+        return FoundObjectLogs(self.place, self.make_store, self.prove_store)
 
-    def claim_system(self, system: LogSystem) -> LogSystem:
-        """Claim it for a system; see ``FoundObjectLogs.claim_system``. Waits for the store."""
-        return FoundObjectLogs(self.place, self.make_store).claim_system(system)
+    def make_logs(self, runtime: Runtime, config: WalConfig | None, frames: FrameMemory | None) -> Logs:
+        """See ``LogPlace.make_logs``."""
+        return ObjectLogs(self.place, self.make_store, runtime.entropy, config, self.config, frames=frames)
 
 
-def find_logs(data_directory: str, files: Filesystem, bucket: LogBucket | None = None) -> FoundLogs:
+@dataclass(frozen=True, slots=True)
+class LogBookies:
+    """A ``LogPlace`` over BookKeeper."""
+
+    cluster: LedgerCluster
+    config: LedgerLogConfig | None = None
+    frame_bytes_max: int | None = PAYLOAD_BYTES_MAX
+
+    @property
+    def place(self) -> str:
+        """See ``LogPlace.place``."""
+        return self.cluster.place
+
+    def find_logs(self) -> OutsideLogs:
+        """See ``LogPlace.find_logs``."""
+        return FoundLedgerLogs(self.cluster)
+
+    def make_logs(self, runtime: Runtime, config: WalConfig | None, frames: FrameMemory | None) -> Logs:
+        """See ``LogPlace.make_logs``."""
+        return LedgerLogs(self.cluster, runtime, config, self.config, frames=frames)
+
+
+def find_logs(data_directory: str, files: Filesystem, place: LogPlace | None = None) -> FoundLogs:
     """Return the logs of a system that keeps its data in ``data_directory``, for looking only.
 
-    ``bucket``: where its logs are, if not there.
+    ``place``: where its logs are, if not there.
     """
-    if bucket is not None:
-        return FoundObjectLogs(bucket.place, bucket.make_store)
+    if place is not None:
+        return place.find_logs()
     return FoundFileLogs(f"{data_directory}/{_DIRECTORY}", files)
+
+
+def frames_for(config: WalConfig, place: LogPlace | None) -> WalConfig:
+    """Return the configuration with frames that the place of the logs can hold."""
+    bytes_max = None if place is None else place.frame_bytes_max
+    return (
+        config
+        if bytes_max is None
+        else replace(config, frame_bytes_max=min(config.frame_bytes_max, bytes_max))
+    )
 
 
 def make_logs(
@@ -62,19 +128,16 @@ def make_logs(
     in_memory: bool = False,
     frames: FrameMemory | None = None,
     loop_writes: LoopWrites | None = None,
-    bucket: LogBucket | None = None,
-    object_config: ObjectLogConfig | None = None,
+    place: LogPlace | None = None,
 ) -> Logs:
     """Return the logs of a system, for the process of its containers.
 
-    ``bucket``: where they are, if not in the data directory; ``object_config`` is for those.
+    ``place``: where they are, if not in the data directory; then ``config`` is that of :func:`frames_for`.
 
     ``frames``, ``loop_writes``: shared by all of its logs.
     """
     if in_memory:
         return MemoryLogs(MemoryLogStore(), config, frames=frames)
-    if bucket is not None:
-        return ObjectLogs(
-            bucket.place, bucket.make_store, runtime.entropy, config, object_config, frames=frames
-        )
+    if place is not None:
+        return place.make_logs(runtime, config, frames)
     return FileLogs(f"{data_directory}/{_DIRECTORY}", runtime, config, frames=frames, loop_writes=loop_writes)

@@ -16,7 +16,7 @@ from headrace.cli.inspect.chunk_access import ChunkAccess
 from headrace.cli.output import print_json, print_line, progress
 from headrace.data_directory.advised_commands import advised_rebuild, file_location
 from headrace.data_directory.chunk_root import chunk_root
-from headrace.data_directory.log_place import bucket_of
+from headrace.data_directory.log_place import place_of
 from headrace.data_directory.lost_logs import find_unmade
 from headrace.data_directory.record import (
     FILE_NAME,
@@ -65,8 +65,8 @@ class InspectedData:
             raise InvalidArgumentError("the name of the data directory is empty")
         self.directory = directory.rstrip("/") or "/"
         self.files = ReadOnlyFiles()
-        bucket = bucket_of(recorded_log(self.files, self.directory), system_runtime())
-        self._logs = find_logs(self.directory, self.files, bucket)
+        place = place_of(recorded_log(self.files, self.directory), system_runtime())
+        self._logs = find_logs(self.directory, self.files, place)
         check_is_directory(self.files, self.directory)
         self._access = access or ChunkAccess()
         self.problem = ""

@@ -8,7 +8,7 @@ from typing import Final, Self
 
 from headrace.errors import DataCorruptionError, UnreachableError
 from headrace.model.endpoint import Endpoint
-from headrace.wal.bookkeeper.bookie_connection import BookieConnection, connect_bookie
+from headrace.wal.bookkeeper.bookie_connection import Connect, Connection
 from headrace.wal.bookkeeper.entry_format import decode_entry, encode_entry_head
 from headrace.wal.bookkeeper.ledger_recovery import UNKNOWN, Ask, Asked, Reply
 from headrace.wal.bookkeeper.wire_format import (
@@ -20,23 +20,27 @@ from headrace.wal.bookkeeper.wire_format import (
     encode_read,
 )
 
-ANSWER_TIMEOUT_S: Final = 5.0
+ANSWER_TIMEOUT_S: Final = 2.0
 
 _Call = tuple[int, int, int]
 """Operation, ledger, entry."""
 
 
 class BookieCalls:
-    """Calls to bookies by their ids. A bookie that was lost once is not connected to again.
+    """Calls to bookies by their ids. One that was lost once, or was silent, is not asked again.
 
     Used as a context; its end closes all connections.
     """
 
-    def __init__(self, endpoints: Mapping[str, Endpoint], *, timeout_s: float = ANSWER_TIMEOUT_S) -> None:
+    def __init__(
+        self, endpoints: Mapping[str, Endpoint], connect: Connect, *, timeout_s: float = ANSWER_TIMEOUT_S
+    ) -> None:
         self._endpoints = endpoints
+        self._connect_to = connect
         self._timeout_s = timeout_s
-        self._connections: dict[str, asyncio.Task[BookieConnection]] = {}
+        self._connections: dict[str, asyncio.Task[Connection]] = {}
         self._waiting: dict[str, dict[_Call, asyncio.Future[Answer]]] = {}
+        self._silent: set[str] = set()
 
     async def __aenter__(self) -> Self:
         return self
@@ -73,6 +77,8 @@ class BookieCalls:
 
     async def _call(self, bookie: str, call: _Call, packet: bytes, payload: bytes = b"") -> Answer | None:
         """Return the answer; None: there is none."""
+        if bookie in self._silent:
+            return None
         waiting = self._waiting.setdefault(bookie, {})
         answered: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
         waiting[call] = answered
@@ -81,36 +87,39 @@ class BookieCalls:
                 connection = await asyncio.shield(self._connect(bookie))
                 connection.send(packet, payload)
                 return await answered
-        except (UnreachableError, TimeoutError):
+        except UnreachableError:
+            return None
+        except TimeoutError:
+            self._silent.add(bookie)
             return None
         finally:
             waiting.pop(call, None)
 
-    def _connect(self, bookie: str) -> asyncio.Task[BookieConnection]:
+    def _connect(self, bookie: str) -> asyncio.Task[Connection]:
         found = self._connections.get(bookie)
         if found is None:
-
-            def on_answer(answer: Answer) -> None:
-                call = (answer.operation, answer.ledger, answer.entry)
-                answered = self._waiting.get(bookie, {}).get(call)
-                if answered is not None and not answered.done():
-                    answered.set_result(answer)
-
-            def on_lost() -> None:
-                lost = UnreachableError(f"the connection to bookie {bookie} was lost")
-                for answered in self._waiting.get(bookie, {}).values():
-                    if not answered.done():
-                        answered.set_exception(lost)
-
-            work = self._open(bookie, on_answer, on_lost)
-            found = self._connections[bookie] = asyncio.ensure_future(work)
+            found = self._connections[bookie] = asyncio.ensure_future(self._open(bookie))
         return found
 
-    async def _open(self, bookie: str, on_answer: object, on_lost: object) -> BookieConnection:
+    async def _open(self, bookie: str) -> Connection:
         endpoint = self._endpoints.get(bookie)
         if endpoint is None:
             raise UnreachableError(f"nobody says where bookie {bookie} is")
-        return await connect_bookie(endpoint, on_answer, on_lost)  # type: ignore[arg-type]
+
+        def on_answer(answer: Answer) -> None:
+            call = (answer.operation, answer.ledger, answer.entry)
+            answered = self._waiting.get(bookie, {}).get(call)
+            if answered is not None and not answered.done():
+                answered.set_result(answer)
+
+        def on_lost() -> None:
+            self._silent.add(bookie)
+            lost = UnreachableError(f"the connection to bookie {bookie} was lost")
+            for answered in self._waiting.get(bookie, {}).values():
+                if not answered.done():
+                    answered.set_exception(lost)
+
+        return await self._connect_to(endpoint, on_answer, on_lost)
 
 
 def _reply(answer: Answer | None, ledger: int, entry: int) -> Reply:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Final, cast
+from typing import Final, Protocol, cast
 
 from headrace.errors import ProtocolError, UnreachableError
 from headrace.model.endpoint import Endpoint
@@ -13,8 +13,27 @@ from headrace.wal.bookkeeper.wire_format import Answer, AnswerCutter
 CONNECT_TIMEOUT_S: Final = 3.0
 
 
+class Connection(Protocol):
+    """One connection to a bookie. Callbacks come on the loop, never from within a call."""
+
+    def send(self, head: bytes, payload: bytes | memoryview = b"") -> None:
+        """Send a request; without a connection it is not answered. ``payload`` may be used until then."""
+
+    def abort(self) -> None:
+        """Give the connection up: nothing is sent any more, nor any callback made. Idempotent."""
+
+
+class Connect(Protocol):
+    """Connects to a bookie: :func:`connect_bookie`, or what a test has instead."""
+
+    async def __call__(
+        self, endpoint: Endpoint, on_answer: Callable[[Answer], None], on_lost: Callable[[], None]
+    ) -> Connection:
+        """Raises UnreachableError: it does not take the connection."""
+
+
 class BookieConnection(asyncio.Protocol):
-    """Made by :func:`connect_bookie`. Callbacks come on the loop, never from within a call."""
+    """A ``Connection`` made by :func:`connect_bookie`."""
 
     def __init__(self, on_answer: Callable[[Answer], None], on_lost: Callable[[], None]) -> None:
         self._on_answer = on_answer
@@ -23,17 +42,10 @@ class BookieConnection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
 
     def send(self, head: bytes, payload: bytes | memoryview = b"") -> None:
-        """Send a request; without a connection it is not answered. ``payload`` may be used until then."""
         if self._transport is not None:
             self._transport.writelines((head, payload) if payload else (head,))
 
-    @property
-    def unsent_bytes(self) -> int:
-        """What the system has not taken yet."""
-        return 0 if self._transport is None else self._transport.get_write_buffer_size()
-
     def abort(self) -> None:
-        """Give the connection up: nothing is sent any more, nor any callback made. Idempotent."""
         self._on_lost = None
         if self._transport is not None:
             self._transport.abort()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Final
 
@@ -85,6 +85,11 @@ def encode_ledger(ledger: LedgerMetadata) -> bytes:
         message.custom.add(key=key, value=value)
     _set_state(message, ledger.state, ledger.last_entry, ledger.length)
     return _frame(message)
+
+
+def as_closed(ledger: LedgerMetadata, last_entry: int) -> LedgerMetadata:
+    """Return a ledger as if it had ended there: for reading what is known of it."""
+    return replace(ledger, state=LedgerState.CLOSED, last_entry=last_entry)
 
 
 def change_state(data: bytes, state: LedgerState, last_entry: int = NO_ENTRY, length: int = 0) -> bytes:

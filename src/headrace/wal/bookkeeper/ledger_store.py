@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+from typing import Protocol
 
-from headrace.coordination.contract import Session
+from headrace.coordination.node import Node
 from headrace.errors import (
     DataCorruptionError,
     MetadataConflictError,
@@ -12,6 +13,7 @@ from headrace.errors import (
     UnknownOutcomeError,
 )
 from headrace.model.endpoint import Endpoint
+from headrace.wal.bookkeeper.bookie_connection import Connect, connect_bookie
 from headrace.wal.bookkeeper.ledger_metadata import LedgerMetadata, encode_ledger
 from headrace.wal.bookkeeper.ledger_nodes import (
     ID_SEED,
@@ -28,15 +30,32 @@ from headrace.wal.bookkeeper.ledger_nodes import (
 )
 
 
-class LedgerStore:
-    """Ledgers below one root. ``session`` has that as its own root.
+class Nodes(Protocol):
+    """What is used of a session; see ``headrace.coordination.contract.Session``."""
 
-    Every call raises SessionExpiredError when the session is over, and UnknownOutcomeError when a read has no
-    answer.
+    async def create(
+        self, path: str, data: bytes, *, ephemeral: bool = False, sequential: bool = False
+    ) -> str: ...
+
+    async def read(self, path: str) -> Node | None: ...
+
+    async def children(self, path: str) -> list[str]: ...
+
+    async def write(self, path: str, data: bytes, version: int) -> int: ...
+
+    async def delete(self, path: str, version: int) -> None: ...
+
+
+class LedgerStore:
+    """Ledgers below one root, which ``nodes`` have as their own, and the way to their bookies.
+
+    Every call raises UnknownOutcomeError when a read has no answer, and what a session raises when it is
+    over.
     """
 
-    def __init__(self, session: Session) -> None:
-        self._session = session
+    def __init__(self, nodes: Nodes, connect: Connect = connect_bookie) -> None:
+        self.nodes = nodes
+        self.connect = connect
 
     async def check(self) -> None:
         """Check that BookKeeper has its ledgers here.
@@ -45,7 +64,7 @@ class LedgerStore:
             InvalidArgumentError: there is none.
             UnsupportedError: it names its nodes otherwise.
         """
-        node = await self._session.read(LAYOUT)
+        node = await self.nodes.read(LAYOUT)
         check_layout(None if node is None else node.data)
 
     async def read_bookies(self) -> tuple[list[Bookie], list[Bookie]]:
@@ -54,8 +73,8 @@ class LedgerStore:
 
     async def _read_bookies(self, place: str) -> list[Bookie]:
         found = []
-        for name in bookie_names(await self._session.children(place)):
-            node = await self._session.read(f"{place}/{name}")
+        for name in bookie_names(await self.nodes.children(place)):
+            node = await self.nodes.read(f"{place}/{name}")
             if node is not None:
                 try:
                     found.append(decode_bookie(name, node.data))
@@ -80,11 +99,11 @@ class LedgerStore:
         Raises:
             UnknownOutcomeError: a ledger that nobody knows may have been made.
         """
-        path = await self._session.create(ID_SEED, b"", ephemeral=True, sequential=True)
+        path = await self.nodes.create(ID_SEED, b"", ephemeral=True, sequential=True)
         number = decode_ledger_id(path)
-        await self._session.create(ledger_path(number), encode_ledger(ledger))
+        await self.nodes.create(ledger_path(number), encode_ledger(ledger))
         with contextlib.suppress(NoSuchNodeError, MetadataConflictError, UnknownOutcomeError):
-            await self._session.delete(path, 0)  # if not, it goes with the session
+            await self.nodes.delete(path, 0)  # if not, it goes with the session
         return number
 
     async def read(self, number: int) -> tuple[bytes, int]:
@@ -93,7 +112,7 @@ class LedgerStore:
         Raises:
             DataCorruptionError: there is no such ledger.
         """
-        node = await self._session.read(ledger_path(number))
+        node = await self.nodes.read(ledger_path(number))
         if node is None:
             raise DataCorruptionError(f"ledger {number} does not exist, though a log has it")
         return node.data, node.version
@@ -101,7 +120,7 @@ class LedgerStore:
     async def write(self, number: int, data: bytes, version: int) -> bool:
         """Change the node of a ledger that has ``version``; return whether that is sure. Read it if not."""
         try:
-            await self._session.write(ledger_path(number), data, version)
+            await self.nodes.write(ledger_path(number), data, version)
         except (MetadataConflictError, NoSuchNodeError, UnknownOutcomeError):
             return False
         return True
@@ -109,10 +128,10 @@ class LedgerStore:
     async def delete(self, number: int) -> None:
         """Delete a ledger, whatever its version; the bookies free its space when they compact. Idempotent."""
         while True:
-            node = await self._session.read(ledger_path(number))
+            node = await self.nodes.read(ledger_path(number))
             if node is None:
                 return
             try:
-                await self._session.delete(ledger_path(number), node.version)
+                await self.nodes.delete(ledger_path(number), node.version)
             except (MetadataConflictError, NoSuchNodeError):
                 continue

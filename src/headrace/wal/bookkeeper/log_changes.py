@@ -5,8 +5,9 @@ Each returns the node as it should be next; it is written under the version of t
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import replace
+from itertools import pairwise
 
 from headrace.errors import DataCorruptionError, FencedOutError, PreconditionError
 from headrace.wal.bookkeeper.log_node import FIRST_ADDRESS, LEDGERS_MAX, LedgerEntry, LogNode
@@ -50,12 +51,29 @@ def next_address(node: LogNode, last_entry: int | None) -> int:
     return end
 
 
+def check_row(node: LogNode, ends: Mapping[int, int]) -> None:
+    """Check that each ledger begins where the one before it ended. ``ends``: last entries by ledger.
+
+    Raises:
+        DataCorruptionError: it does not.
+    """
+    for one, other in pairwise(node.ledgers):
+        end = one.first_address + ends[one.ledger] + 1
+        if end != other.first_address:
+            raise DataCorruptionError(
+                f"ledger {one.ledger} of the log of container {node.container} ends before address {end}, "
+                f"and the next one, {other.ledger}, begins with {other.first_address}"
+            )
+
+
 def add_ledger(node: LogNode, ledger: int, first_address: int) -> LogNode:
     """Return the node with one more ledger; the one before it is closed, and ends before ``first_address``.
 
     Raises:
         PreconditionError: the log has as many ledgers as a node holds.
     """
+    if any(each.ledger == ledger for each in node.ledgers):
+        return node  # an addition without an answer was made
     if len(node.ledgers) >= LEDGERS_MAX:
         raise PreconditionError(
             f"the log of container {node.container} has {LEDGERS_MAX} ledgers, as many as its node holds: it "

@@ -77,6 +77,18 @@ class LogPlan(Generic[F]):
         return len(self._unanswered)
 
     @property
+    def frames_queued(self) -> int:
+        """Frames that wait for the next ledger."""
+        is_written = (
+            self.phase is Phase.WRITING and self.writer is not None and self.writer.stop_cause is None
+        )
+        return 0 if is_written else self.in_flight
+
+    @property
+    def bytes_in_flight(self) -> int:
+        return sum(placed.size for placed in self._unanswered)
+
+    @property
     def wants_roll(self) -> bool:
         """Whether the open ledger is full, or stopped, or has lost a bookie."""
         writer = self.writer

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from headrace.errors import UnreachableError
-from headrace.wal.bookkeeper.bookie_connection import BookieConnection, connect_bookie
+from headrace.wal.bookkeeper.bookie_connection import Connect, Connection
 from headrace.wal.bookkeeper.entry_format import encode_entry_head
 from headrace.wal.bookkeeper.ledger_nodes import Bookie
 from headrace.wal.bookkeeper.ledger_writer import Add, LedgerWriter, Progress
@@ -16,11 +16,11 @@ from headrace.wal.bookkeeper.wire_format import Answer, Operation, encode_add
 _LOOKS_IN_TIMEOUT: Final = 4
 
 
-async def connect_bookies(bookies: Sequence[Bookie]) -> dict[str, LedgerConnection]:
+async def connect_bookies(bookies: Sequence[Bookie], connect: Connect) -> dict[str, LedgerConnection]:
     """Connect to bookies at once; return the connections to those that take one, by id."""
     connections = [LedgerConnection() for _ in bookies]
     results = await asyncio.gather(
-        *(each.connect(bookie) for each, bookie in zip(connections, bookies, strict=True)),
+        *(each.connect(bookie, connect) for each, bookie in zip(connections, bookies, strict=True)),
         return_exceptions=True,
     )
     found: dict[str, LedgerConnection] = {}
@@ -37,13 +37,13 @@ class LedgerConnection:
 
     def __init__(self) -> None:
         self.is_lost = False
-        self._connection: BookieConnection | None = None
+        self._connection: Connection | None = None
         self._on_answer: Callable[[Answer], None] | None = None
         self._on_lost: Callable[[], None] | None = None
 
-    async def connect(self, bookie: Bookie) -> None:
+    async def connect(self, bookie: Bookie, connect: Connect) -> None:
         """Raises UnreachableError."""
-        self._connection = await connect_bookie(bookie.endpoint, self._answered, self._lost)
+        self._connection = await connect(bookie.endpoint, self._answered, self._lost)
 
     def serve(self, on_answer: Callable[[Answer], None], on_lost: Callable[[], None]) -> None:
         """Belong to a ledger from now on."""

@@ -1,12 +1,11 @@
-"""Looks at a store from code that may wait, wherever it runs: each look has a thread with a loop."""
+"""Looks at a store from code that may wait, wherever it runs: each look has a loop of its own."""
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 from typing import TypeVar
 
-from headrace.runtime.blocking import start_thread
+from headrace.wal.blocking_look import look
 from headrace.wal.objects.log_objects import LogObjects
 from headrace.wal.objects.object_calls import ObjectCalls
 from headrace.wal.objects.requests import Plan
@@ -22,19 +21,7 @@ class BlockingLook:
 
     def run(self, plan: Plan[R]) -> R:
         """Return the result of a plan that changes nothing; raises what it raises."""
-        results: list[R] = []
-        errors: list[BaseException] = []
-
-        def look() -> None:
-            try:
-                results.append(asyncio.run(self._run(plan)))
-            except BaseException as error:  # noqa: BLE001 - raised again in the thread of the caller
-                errors.append(error)
-
-        start_thread("log-look", look).join()
-        if errors:
-            raise errors[0]
-        return results[0]
+        return look(lambda: self._run(plan))
 
     async def _run(self, plan: Plan[R]) -> R:
         store = self._make_store()

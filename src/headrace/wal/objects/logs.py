@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from typing import Final
 
 from headrace.errors import DataCorruptionError, StorageFullError, WalWriteError
 from headrace.limits import MIB
 from headrace.runtime.entropy import Entropy
+from headrace.wal.blocking_look import look
 from headrace.wal.config import WalConfig
 from headrace.wal.contract import Wal
 from headrace.wal.frame_memory import FrameMemory
+from headrace.wal.log_system import LogSystem
 from headrace.wal.logs import LogFrame, look_steadily
 from headrace.wal.objects.blocking_look import BlockingLook
 from headrace.wal.objects.config import ObjectLogConfig
@@ -22,7 +24,7 @@ from headrace.wal.objects.object_format import Kind, ObjectHeader
 from headrace.wal.objects.object_names import claim_name, containers_in, log_prefix, record_name
 from headrace.wal.objects.object_wal import ObjectWal
 from headrace.wal.objects.requests import list_names
-from headrace.wal.objects.system_plan import LogSystem, claim_system, find_system
+from headrace.wal.objects.system_plan import claim_system, find_system
 from headrace.wal.objects.truncation_plan import delete_garbage
 
 _BATCH_RECORDS_MAX: Final = 16
@@ -101,11 +103,20 @@ class FoundObjectLog:
 
 
 class FoundObjectLogs:
-    """``FoundLogs`` in the store that ``make_store`` makes, each time anew; ``place``: its URI."""
+    """``OutsideLogs`` in the store that ``make_store`` makes, each time anew; ``place``: its URI.
 
-    def __init__(self, place: str, make_store: Callable[[], LogObjects]) -> None:
+    ``prove_store``: checks that it lets no object be overwritten.
+    """
+
+    def __init__(
+        self,
+        place: str,
+        make_store: Callable[[], LogObjects],
+        prove_store: Callable[[], Coroutine[None, None, None]] | None = None,
+    ) -> None:
         self._place = place
         self._look = BlockingLook(make_store)
+        self._prove_store = prove_store
 
     def numbers(self) -> list[int]:
         """See ``FoundLogs.numbers``."""
@@ -115,22 +126,17 @@ class FoundObjectLogs:
             raise OSError(str(error)) from error
 
     def find_system(self) -> LogSystem | None:
-        """Return whose logs these are, None if nobody has claimed the store.
-
-        Raises:
-            DataCorruptionError: that is damaged.
-            WalWriteError: the store does not answer.
-        """
+        """See ``OutsideLogs.find_system``."""
         return self._look.run(find_system())
 
     def claim_system(self, system: LogSystem) -> LogSystem:
-        """Claim the store for a system; return whose it is, which may be another's.
-
-        Raises:
-            DataCorruptionError: that is damaged.
-            StorageFullError, WalWriteError: the store does not answer, or has no space.
-        """
+        """See ``OutsideLogs.claim_system``."""
         return self._look.run(claim_system(system))
+
+    def prove(self) -> None:
+        """See ``OutsideLogs.prove``."""
+        if self._prove_store is not None:
+            look(self._prove_store)
 
     def log(self, container: int) -> FoundObjectLog:
         return FoundObjectLog(f"{self._place}/{container}", container, self._look)

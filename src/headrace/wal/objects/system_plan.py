@@ -2,20 +2,11 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from headrace.errors import DataCorruptionError
+from headrace.wal.log_system import LogSystem
 from headrace.wal.objects.object_format import Kind, LogObject, ObjectHeader
 from headrace.wal.objects.object_names import SYSTEM_NAME
 from headrace.wal.objects.requests import Plan, create_object, read_object
-
-
-class LogSystem(NamedTuple):
-    """The facts of a system that its logs know."""
-
-    system: str
-    """Its id, in hex."""
-    containers: int
 
 
 def find_system() -> Plan[LogSystem | None]:

@@ -21,7 +21,7 @@ class Writing:
     async def begin(self, store, timeout_s=30.0):
         writable, _ = await store.read_bookies()
         choice = choose_ensemble(writable, Quorums(), (), 0)
-        connections = await connect_bookies(choice.bookies)
+        connections = await connect_bookies(choice.bookies, store.connect)
         ensemble = Ensemble(0, tuple(bookie.id for bookie in choice.bookies))
         ledger = LedgerMetadata(write_quorum=3, ack_quorum=2, ensembles=(ensemble,), password=b"pw")
         self.number = await store.create(ledger)
@@ -54,7 +54,7 @@ class Writing:
 async def contents_of(store, number):
     ledger = await recover_ledger(store, number)
     assert ledger.state is LedgerState.CLOSED
-    return [bytes(entry.payload) async for entry in read_ledger(store, number, ledger)]
+    return [bytes(entry.payload) async for some in read_ledger(store, number, ledger) for entry in some]
 
 
 NUMBERED = [b"entry %d" % number for number in range(11)]
