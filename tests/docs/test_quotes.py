@@ -28,7 +28,7 @@ PAGES = sorted({*QUOTING, *DOCS.rglob("*.md")} - {DOCS / "reference" / "settings
 
 _BLOCK = re.compile(r"^ *```(\w*)\n(.*?)^ *```", re.DOTALL | re.MULTILINE)
 _COMMAND = re.compile(
-    r"(?:until )?(headrace|hdfs|kill|pip|python[\d.]*|curl|du|taskset|INSERT|Authorization:) "
+    r"(?:until )?(headrace|bookkeeper|hdfs|kill|pip|python[\d.]*|curl|du|taskset|INSERT|Authorization:) "
 )
 _NO_PROSE = re.compile(r"[{}=|*]|\[|::| --|^\.|^-|\w\(")
 _AFTER_SAYS = re.compile(r"\blog(?: of \w+)?(?: says|:) `([^`\n]+)`")

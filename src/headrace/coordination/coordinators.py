@@ -15,9 +15,15 @@ from headrace.runtime.settings import validate
 
 
 def make_coordinator(
-    location: CoordinatorLocation, threads: Threads, config: ZooKeeperConfig | None = None
+    location: CoordinatorLocation,
+    threads: Threads,
+    config: ZooKeeperConfig | None = None,
+    *,
+    makes_root: bool = True,
 ) -> Coordinator:
     """Make the coordinator of a location; nothing is sent before its first ``open``.
+
+    ``makes_root``: otherwise a session is refused if the root of the location does not exist.
 
     Raises:
         InvalidArgumentError: an option of the URI is out of its range, or a file cannot be used.
@@ -31,4 +37,4 @@ def make_coordinator(
     overruled: dict[str, Any] = dict(location.options)
     config = dataclasses.replace(config or ZooKeeperConfig(), **overruled)
     validate(config, "zookeeper.")
-    return ZooKeeperCoordinator(location.servers, location.root, config, threads)
+    return ZooKeeperCoordinator(location.servers, location.root, config, threads, makes_root=makes_root)

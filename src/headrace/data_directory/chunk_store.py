@@ -64,7 +64,7 @@ class StoreChoice(Protocol):
 
     @property
     def log(self) -> str | None:
-        """URI of a bucket for the log; None: as recorded, and ``wal`` in a new directory."""
+        """URI of a place for the log; None: as recorded, and ``wal`` in a new directory."""
 
     @property
     def in_memory(self) -> bool: ...
@@ -92,7 +92,7 @@ class ChunkStore:
     """At which the system is: a cluster may be at an earlier one than this version."""
 
     log: str = ""
-    """URI of the bucket of the logs; "" if they are in the data directory."""
+    """URI of the place of the logs; "" if they are in the data directory."""
 
     @property
     def root(self) -> str | None:

@@ -1,4 +1,4 @@
-"""Where the logs of a data directory are: in it, or in a bucket that outlives the machine."""
+"""Where the logs of a data directory are: in it, or in a place that outlives the machine."""
 
 from __future__ import annotations
 
@@ -21,25 +21,30 @@ from headrace.storage.providers.contract import ChunkProvider
 from headrace.storage.providers.location import OBJECT_SCHEMES, StorageLocation
 from headrace.storage.providers.objects.object_store import ObjectStoreConfig
 from headrace.storage.providers.stores import make_provider, prove_store
-from headrace.wal.stores import LogBucket, LogPlace, LogSystem
+from headrace.wal.stores import BookKeeperLocation, LogBucket, LogPlace, LogSystem, bookies_at
 
 T = TypeVar("T")
+
+LogLocation = StorageLocation | BookKeeperLocation
+"""What names a place of logs."""
 
 _REQUESTS: Final = ObjectStoreConfig(writes=64, reads=32, chores=32)
 """Of the logs of all containers at the same time."""
 
 
-def parse_log(uri: str) -> StorageLocation:
+def parse_log(uri: str) -> LogLocation:
     """Return the place of logs that a URI names.
 
     Raises:
-        InvalidArgumentError: it is none of a bucket.
+        InvalidArgumentError: it is none of a bucket or of a BookKeeper.
     """
+    if uri.partition(":")[0] == BookKeeperLocation.scheme:
+        return BookKeeperLocation.parse(uri)
     location = StorageLocation.parse(uri)
     if location.scheme not in OBJECT_SCHEMES:
         raise InvalidArgumentError(
-            f"{location} cannot have the log: name a bucket (s3://, gs://, az://), or leave the option out; "
-            "then the log is in the data directory"
+            f"{location} cannot have the log: name a bucket (s3://, gs://, az://) or a BookKeeper "
+            "(bookkeeper://), or leave the option out; then the log is in the data directory"
         )
     return location
 
@@ -48,11 +53,14 @@ def place_of(uri: str, runtime: Runtime) -> LogPlace | None:
     """Return the place of the logs; None if they are in the data directory: the URI is "".
 
     Raises:
-        InvalidArgumentError: it is none of a bucket.
+        InvalidArgumentError: it is none of a bucket or of a BookKeeper.
+        UnsupportedError: a library is missing that it needs.
     """
     if not uri:
         return None
     location = parse_log(uri)
+    if isinstance(location, BookKeeperLocation):
+        return bookies_at(location, runtime)
 
     def make_store() -> ChunkProvider:
         return make_provider(location, runtime, objects=_REQUESTS)
@@ -67,6 +75,16 @@ def place_of(uri: str, runtime: Runtime) -> LogPlace | None:
     return LogBucket(str(location), make_store, prove)
 
 
+def _is_same(one: LogLocation, recorded: str) -> bool:
+    """Whether a place may be the recorded one. Whose logs it has is looked up there, too."""
+    if str(one) == recorded:
+        return True
+    other = parse_log(recorded) if recorded else None
+    return (
+        isinstance(one, BookKeeperLocation) and isinstance(other, BookKeeperLocation) and one.is_beside(other)
+    )
+
+
 def choose_log(chosen: str | None, files: Filesystem, directory: str, *, has_data: bool) -> str:
     """Return the URI of the logs, "" for the data directory: as chosen, or as recorded.
 
@@ -76,8 +94,9 @@ def choose_log(chosen: str | None, files: Filesystem, directory: str, *, has_dat
     recorded = recorded_log(files, directory)
     if chosen is None:
         return recorded
-    uri = str(parse_log(chosen))
-    if has_data and uri != recorded:
+    location = parse_log(chosen)
+    uri = str(location)
+    if has_data and not _is_same(location, recorded):
         raise InvalidArgumentError(
             f"the log of {directory} is in {recorded or 'it'}, not in {uri}, and nothing was changed: leave "
             "out the option that names its log, or name another data directory"
@@ -119,7 +138,7 @@ def claim_log(place: LogPlace, system: str, containers: int, directory: str) -> 
         raise InvalidArgumentError(
             f"{place.place} has the logs of another system ({found.system} with {found.containers} "
             f"containers), not those that {directory}/{FILE_NAME} names ({system} with {containers}), and "
-            "nothing was changed: use another prefix"
+            "nothing was changed: use another place, such as another prefix"
         )
 
 

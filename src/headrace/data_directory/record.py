@@ -114,7 +114,7 @@ def recorded_storage(files: Filesystem, directory: str) -> str:
 
 
 def recorded_log(files: Filesystem, directory: str) -> str:
-    """Return the URI of the bucket of a directory's logs; "" if they are in it, or if its record cannot be
+    """Return the URI of the place of a directory's logs; "" if they are in it, or if its record cannot be
     read.
     """
     return _recorded(files, directory, "log")

@@ -16,7 +16,7 @@ from headrace.cluster.facts_node import Facts
 from headrace.cluster.levels import check_level
 from headrace.data_directory.chunk_root import check_chunk_root, make_chunk_root
 from headrace.data_directory.chunk_store import ChunkStore, facts_of
-from headrace.data_directory.log_place import claim_log, place_of
+from headrace.data_directory.log_place import claim_log, parse_log, place_of
 from headrace.data_directory.record import (
     FILE_NAME,
     check_is_directory,
@@ -34,7 +34,7 @@ from headrace.runtime.context import Runtime
 from headrace.runtime.directory_lock import DirectoryLock, describe_process
 from headrace.runtime.filesystem import Filesystem
 from headrace.runtime.host_id import find_host_id
-from headrace.storage.providers.location import OBJECT_SCHEMES, StorageLocation
+from headrace.storage.providers.location import StorageLocation
 
 _LOGS: Final = "/wal"
 _WAITS: Final = 500
@@ -43,25 +43,23 @@ _WAIT_S: Final = 0.02
 
 
 def is_in_files(log: str) -> bool:
-    """Whether the logs at a URI are files of one machine. Raises: InvalidArgumentError, if it is no URI."""
-    return StorageLocation.parse(log).scheme == "file"
+    """Whether the logs at a URI are files of one machine."""
+    return log.startswith("file:")
 
 
 def directory_of(log: str, own: str = "") -> str:
     """Return the data directory of a cluster from the URI of its logs, which are in ``wal`` there; ``own`` if
-    they are in a bucket.
+    they are not in files.
 
     Raises:
         InvalidArgumentError: it is no URI, or logs cannot be kept there.
     """
-    location = StorageLocation.parse(log)
-    if own and location.scheme in OBJECT_SCHEMES:
+    if not is_in_files(log):
+        location = parse_log(log)
+        if not own:
+            raise InvalidArgumentError(f"the logs of this cluster are at {location}, in no directory")
         return own
-    if location.scheme != "file":
-        raise InvalidArgumentError(
-            f"the logs of this cluster are at {location}, and this version keeps them in files: file:///data"
-        )
-    return location.prefix.rstrip("/").removesuffix(_LOGS)
+    return StorageLocation.parse(log).prefix.rstrip("/").removesuffix(_LOGS)
 
 
 def check_facts(facts: Facts) -> None:
@@ -86,10 +84,10 @@ async def take_shared_directory(facts: Facts, runtime: Runtime, where: str, own:
         facts: of the cluster.
         runtime: where it is.
         where: the URI of what they agree through, which the record names.
-        own: the directory of this store, if the logs are in a bucket.
+        own: the directory of this store, if the logs are not in files.
 
     Raises:
-        PreconditionError: the bucket of the logs does not answer.
+        PreconditionError: the place of the logs does not answer.
         DirectoryLockedError: another kind of process has it; the message names it.
         InvalidArgumentError: it has other data, or is a file.
         DataCorruptionError: something that it had is missing, or its record cannot be read.

@@ -35,8 +35,9 @@ class SegmentStoreConfig(ProcessConfig):
     )
     log: str | None = tunable(
         None,
-        help="URI of a bucket that has the log: s3://bucket/prefix, gs:// or az://; no secrets. None: as the "
-        "last start; for a new directory, `wal` in it.",
+        help="URI of what has the log: a bucket (s3://bucket/prefix, gs:// or az://) or "
+        "bookkeeper://zk1:2181/ledgers; no secrets. None: as the last start; for a new directory, `wal` in "
+        "it.",
     )
     in_memory: bool = tunable(default=False, help="Store nothing on disk; all data are lost at the end.")
     advertise_segmentstore: str | None = tunable(

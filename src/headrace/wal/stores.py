@@ -6,10 +6,12 @@ from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, replace
 from typing import Final, Protocol
 
+from headrace.coordination.coordinators import make_coordinator
 from headrace.runtime.context import Runtime
 from headrace.runtime.filesystem import Filesystem
 from headrace.wal.bookkeeper.cluster import LedgerCluster
 from headrace.wal.bookkeeper.config import LedgerLogConfig
+from headrace.wal.bookkeeper.location import BookKeeperLocation
 from headrace.wal.bookkeeper.logs import FoundLedgerLogs, LedgerLogs
 from headrace.wal.bookkeeper.wire_format import PAYLOAD_BYTES_MAX
 from headrace.wal.config import WalConfig
@@ -25,11 +27,12 @@ from headrace.wal.objects.log_objects import LogObjects
 from headrace.wal.objects.logs import FoundObjectLogs, ObjectLogs
 
 __all__ = [
-    "LedgerCluster",
+    "BookKeeperLocation",
     "LogBookies",
     "LogBucket",
     "LogPlace",
     "LogSystem",
+    "bookies_at",
     "find_logs",
     "frames_for",
     "make_logs",
@@ -98,6 +101,23 @@ class LogBookies:
     def make_logs(self, runtime: Runtime, config: WalConfig | None, frames: FrameMemory | None) -> Logs:
         """See ``LogPlace.make_logs``."""
         return LedgerLogs(self.cluster, runtime, config, self.config, frames=frames)
+
+
+def bookies_at(location: BookKeeperLocation, runtime: Runtime) -> LogBookies:
+    """Return the place that a URI names.
+
+    Raises:
+        UnsupportedError: the library for ZooKeeper is not installed.
+    """
+    make_coordinator(location.nodes, runtime.threads)
+    return LogBookies(
+        LedgerCluster(
+            place=str(location),
+            make_coordinator=lambda: make_coordinator(location.nodes, runtime.threads, makes_root=False),
+            system=location.system,
+            quorums=location.quorums,
+        )
+    )
 
 
 def find_logs(data_directory: str, files: Filesystem, place: LogPlace | None = None) -> FoundLogs:

@@ -58,12 +58,14 @@ def test_what_waits_is_said_with_where_to_look():
         "0": {"durable_log": {"processor": {"throttle": {"source": "cache", "delay_s": 0.1}}}},
         "1": {"durable_log": {"wal": {"space_waiting": 1}}, "storage_writer": {"segments_failing": 3}},
         "2": {"health": {"online": False}},
+        "3": {"durable_log": {"wal": {"degraded": 1}}},
     }
     controller = {"workflows": {"requests_waiting": 4}, "event_processor": {"set_aside": 5}}
     assert waiting({"containers": containers, "controller": controller}) == [
         "appends are delayed: container 0 by 100 ms: cache",
         "container 1 waits for space on the disk of its log",
         "container 1 cannot store 3 segments: look at long-term storage",
+        "container 3 has its log on fewer bookies than wanted: start those that are missing",
         "4 calls wait for changes of streams",
         "5 requests were set aside since the start: headrace controller failed-events",
     ]

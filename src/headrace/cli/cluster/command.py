@@ -31,7 +31,7 @@ def declare(name: str, summary: str) -> Noun:
             "--log",
             metavar="URI",
             type=NotEmpty("the URI"),
-            help="logs of all stores: file:///directory on one machine, or s3://bucket/log "
+            help="logs of all stores: file:///directory on one machine, s3://bucket/log or bookkeeper:// "
             f"(default: {LOG_DEFAULT} here)",
         ),
         option(

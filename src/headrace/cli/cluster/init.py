@@ -12,14 +12,16 @@ from headrace.cluster.facts_node import Facts
 from headrace.cluster.facts_store import create_facts
 from headrace.cluster.status import facts_document
 from headrace.data_directory.birth_of_cluster import facts_of_directory, found_cluster
+from headrace.data_directory.log_place import parse_log
 from headrace.data_directory.record import FORMAT
+from headrace.data_directory.shared_directory import is_in_files
 from headrace.errors import InvalidArgumentError
 from headrace.limits import CONTAINERS_MAX
 from headrace.runtime.context import system_runtime
 from headrace.runtime.entropy import SystemEntropy
 from headrace.runtime.host_id import find_host_id
 from headrace.storage.identity_format import SYSTEM_BYTES
-from headrace.storage.providers.location import OBJECT_SCHEMES, StorageLocation
+from headrace.storage.providers.location import StorageLocation
 
 _BUCKETS_MAX = 1024
 
@@ -82,16 +84,12 @@ def make_facts(containers: int, buckets: int, log: str | None, storage: str) -> 
         raise InvalidArgumentError(f"{buckets} buckets: 1 to {_BUCKETS_MAX}")
     if log is None:
         log = f"file://{quote(str(Path(LOG_DEFAULT).absolute()))}"
-    logs, chunks = StorageLocation.parse(log), StorageLocation.parse(storage)
-    if logs.scheme not in {"file", *OBJECT_SCHEMES}:
-        raise InvalidArgumentError(
-            "logs are in files of one machine, or in a bucket: --log file:///directory or s3://bucket/log, "
-            f"not {log!r}"
-        )
+    logs = StorageLocation.parse(log) if is_in_files(log) else parse_log(log)
+    chunks = StorageLocation.parse(storage)
     if logs.scheme != "file" and chunks.scheme == "file":
         raise InvalidArgumentError(
-            f"stores on other machines would not find the chunks in {chunks}: with the log in a bucket, name "
-            "a bucket for them, too"
+            f"stores on other machines would not find the chunks in {chunks}: with a log that is not in "
+            "files, name a bucket for them, or hdfs://"
         )
     if chunks.scheme == "memory":
         raise InvalidArgumentError("stores of a cluster share their chunks: memory:// is of one process")

@@ -26,7 +26,7 @@ DATA: Final = (
         "--log",
         metavar="URI",
         type=NotEmpty("the URI"),
-        help="bucket of the log, to outlive this machine: s3://bucket/prefix, gs://, az://",
+        help="where the log is, to outlive this machine: s3://bucket/prefix, gs://, az://, bookkeeper://",
     ),
     click.Option(
         ["--in-memory"],

@@ -38,8 +38,11 @@ def _waiting(statistics: Mapping[str, Any]) -> Iterator[str]:
     for each in throttled(statistics):
         yield f"appends are delayed: {each}"
     for name, container in statistics.get("containers", {}).items():
-        if container.get("durable_log", {}).get("wal", {}).get("space_waiting"):
+        log = container.get("durable_log", {}).get("wal", {})
+        if log.get("space_waiting"):
             yield f"container {name} waits for space on the disk of its log"
+        if log.get("degraded"):
+            yield f"container {name} has its log on fewer bookies than wanted: start those that are missing"
         failing = container.get("storage_writer", {}).get("segments_failing", 0)
         if failing:
             yield f"container {name} cannot store {failing} segments: look at long-term storage"

@@ -18,6 +18,7 @@ from headrace.coordination.zookeeper.link import Link
 from headrace.coordination.zookeeper.session import ZooKeeperSession
 from headrace.errors import (
     ConnectionLostError,
+    InvalidArgumentError,
     NodeExistsError,
     PreconditionError,
     SessionExpiredError,
@@ -31,12 +32,19 @@ class ZooKeeperCoordinator:
     """The nodes below one root of one ZooKeeper. Each session has connections and threads of its own."""
 
     def __init__(
-        self, servers: Sequence[Endpoint], root: str, config: ZooKeeperConfig, threads: Threads
+        self,
+        servers: Sequence[Endpoint],
+        root: str,
+        config: ZooKeeperConfig,
+        threads: Threads,
+        *,
+        makes_root: bool = True,
     ) -> None:
         self._servers = tuple(servers)
         self._root = f"/{root}"
         self._config = config
         self._threads = threads
+        self._makes_root = makes_root
 
     async def open(self) -> ZooKeeperSession:
         """See the contract.
@@ -45,7 +53,8 @@ class ZooKeeperCoordinator:
             UnreachableError: no server answered for the time of a session.
             PreconditionError: the servers grant no session that is longer than the margin.
             PermissionDeniedError: this identity may not use the root.
-            InvalidArgumentError: a file of certificates or the password cannot be used.
+            InvalidArgumentError: a file of certificates or the password cannot be used, or the root is
+                another's to make and does not exist.
         """
         link = Link(self._servers, self._root, self._config, read_identity(self._config))
         lease: Lease | None = None
@@ -78,6 +87,9 @@ class ZooKeeperCoordinator:
         await link.sync()
         if await link.read(lambda client: client.exists_async(self._root), self._root) is not None:
             return
+        if not self._makes_root:
+            servers = ",".join(map(str, self._servers))
+            raise InvalidArgumentError(f"ZooKeeper at {servers} has no node {self._root}")
         for each in [*parents_of(self._root)[1:], self._root]:
             with suppress(NodeExistsError):
                 await link.ask_leader(partial(_create_empty, each), each)

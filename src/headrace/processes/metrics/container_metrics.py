@@ -83,6 +83,7 @@ _DURABLE_LOG: Final = [
         ("frames_free", "frames_free", "Log frames that the container may still take."),
         ("log_bytes", "size_bytes", "Bytes of the log on its disk."),
         ("space_waiting", "waits_for_space", "Whether the log waits for space on its disk: 1 or 0."),
+        ("degraded", "degraded", "Whether the log has fewer copies than wanted: 1 or 0."),
     ),
     histogram(
         f"{_LOG}.wal.write_by_bucket",

@@ -10,6 +10,7 @@ from headrace.coordination.contract import Coordinator
 from headrace.errors import NodeExistsError, UnknownOutcomeError, WalWriteError
 from headrace.wal.bookkeeper.bookie_connection import Connect, connect_bookie
 from headrace.wal.bookkeeper.ledger_store import LedgerStore, Nodes
+from headrace.wal.bookkeeper.location import SYSTEM_DEFAULT
 from headrace.wal.bookkeeper.log_node import LOGS, SYSTEM, decode_system, encode_system
 from headrace.wal.bookkeeper.quorums import Quorums
 from headrace.wal.log_system import LogSystem
@@ -26,7 +27,7 @@ class LedgerCluster:
     """The URI, for messages."""
     make_coordinator: Callable[[], Coordinator]
     """Whose sessions have the root of the ledgers as their own."""
-    system: str = "default"
+    system: str = SYSTEM_DEFAULT
     quorums: Quorums = field(default_factory=Quorums)
     connect: Connect = connect_bookie
 
