@@ -10,7 +10,7 @@ PYTEST := $(BIN)/python -m pytest -q -n $(or $(PROCESSES),3) --dist worksteal
 unexport PYTHONDONTWRITEBYTECODE
 export PYTHONPYCACHEPREFIX := $(CURDIR)/$(VENV)/pycache
 
-.PHONY: setup demo quick quick-store quick-rest test fmt-check fmt lint types layers generated matrix matrix-spark spark-cluster soak sim stores bench bench-smoke bench-attributes bench-tables serve docs wheel lock clean
+.PHONY: setup demo quick quick-store quick-rest test fmt-check fmt lint types layers generated matrix matrix-spark spark-cluster soak sim stores bookies bench bench-smoke bench-attributes bench-tables serve docs wheel lock clean
 
 setup: $(STAMP)  ## the environment with everything the recipes below need
 
@@ -114,6 +114,10 @@ stores: setup  ## chunks in real object stores; servers that are missing are ins
 	-$(BIN)/python -m tests.stores.servers
 	-$(BIN)/python -m tests.stores.hdfs_server
 	STORES_TESTED=all $(PYTEST) tests/stores $(PYTEST_ARGS)
+
+bookies: setup  ## the log on real bookies; BookKeeper is fetched by Maven into the user's cache (BOOKKEEPER_VERSION=4.14.1: another one)
+	$(BIN)/python -m tests.bookies.servers
+	BOOKIES_TESTED=all $(PYTEST) -n 1 tests/bookies $(PYTEST_ARGS)
 
 lock: setup  ## refresh requirements.lock from pyproject.toml
 	$(BIN)/python -m pip install --quiet uv

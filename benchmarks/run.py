@@ -29,6 +29,7 @@ BENCHMARKS = (
     "benchmarks.spark_rates",
     "benchmarks.object_store",
     "benchmarks.object_ingest",
+    "benchmarks.bookkeeper_wal",
     "benchmarks.micro.wire_parse",
     "benchmarks.micro.read_index",
     "benchmarks.micro.storage_write",

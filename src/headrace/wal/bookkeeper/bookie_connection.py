@@ -42,7 +42,7 @@ class BookieConnection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
 
     def send(self, head: bytes, payload: bytes | memoryview = b"") -> None:
-        if self._transport is not None:
+        if self._transport is not None and not self._transport.is_closing():
             self._transport.writelines((head, payload) if payload else (head,))
 
     def abort(self) -> None:
