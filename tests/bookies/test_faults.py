@@ -9,7 +9,7 @@ from headrace.errors import FencedOutError, WalWriteError
 from headrace.testing.conformance.wal import append_all, numbered, read_contents
 from headrace.wal.bookkeeper.config import LedgerLogConfig
 from headrace.wal.config import WalConfig
-from tests.bookies.real_logs import log_place, logs_at, opened
+from tests.bookies.real_logs import Load, log_place, logs_at, opened
 from tests.bookies.servers import BookKeeper
 
 CONFIG = LedgerLogConfig(ledger_bytes_max=200_000, answer_s=2.0, full_check_s=0.5)
@@ -20,39 +20,6 @@ FRAMES = WalConfig(frame_bytes_max=1 << 20, frames_max=8)
 def servers(tmp_path_factory):
     with BookKeeper(tmp_path_factory.mktemp("faults") / "run", 3) as found:
         yield found
-
-
-class Load:
-    """Appends numbered contents until it is ended."""
-
-    def __init__(self, wal, start=0):
-        self.wal = wal
-        self.acknowledged = []
-        self._start = start
-        self._is_ended = False
-        self._work = asyncio.ensure_future(self._run())
-
-    async def _run(self):
-        number = self._start
-        while not self._is_ended:
-            appended = await append_all(self.wal, numbered(20, start=number, size=400))
-            self.acknowledged += appended.acknowledged
-            if error := next(filter(None, appended.errors), None):
-                raise error
-            number += 20
-
-    async def until(self, more):
-        """Wait until so many more are acknowledged."""
-        wanted = len(self.acknowledged) + more
-        while len(self.acknowledged) < wanted and not self._work.done():  # noqa: ASYNC110
-            await asyncio.sleep(0.01)
-        if self._work.done():
-            self._work.result()
-
-    async def end(self):
-        self._is_ended = True
-        await self._work
-        return self.acknowledged
 
 
 async def until(condition, seconds=60):
