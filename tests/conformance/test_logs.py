@@ -87,6 +87,11 @@ class TestBookKeeperLogs(LogsContract):
     def make_logs(self):
         return make_logs("", system_runtime(), SMALL, place=LogBookies(self.bookies.cluster()))
 
+    def test_looks_that_follow_each_other_share_a_session(self):
+        logs = self.make_logs()
+        assert [logs.log(container).is_begun() for container in range(200)] == [False] * 200
+        assert len(self.bookies.sessions) < 20
+
 
 class ClosingProvider(FilesystemChunkProvider):
     """Has its threads for itself."""

@@ -18,7 +18,7 @@ class LedgerLogConfig:
     ledger_bytes_max: int = internal(128 * MIB)
     """Content after which the next ledger is begun. Truncation frees whole ledgers."""
 
-    behind_bytes_max: int = internal(16 * MIB)
+    behind_bytes_max: int = internal(32 * MIB)
     """So many acknowledged bytes a bookie may have yet to get, before it is given up."""
 
     answer_s: float = internal(5.0)

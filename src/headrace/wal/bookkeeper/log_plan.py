@@ -107,7 +107,7 @@ class LogPlan(Generic[F]):
         placed = Placed(frame, size, self.next_address)
         self.next_address += 1
         self._unanswered.append(placed)
-        outcome = Outcome[F]()
+        outcome: Outcome[F] = Outcome()
         if self.phase is Phase.WRITING and self.writer is not None:
             self._send(self.writer, placed, outcome)
         return placed, outcome
@@ -137,7 +137,7 @@ class LogPlan(Generic[F]):
         assert self.phase is Phase.ROLLING
         assert self.writer is not None
         end = self.writer.end_at(last_entry)
-        outcome = Outcome[F]()
+        outcome: Outcome[F] = Outcome()
         for _ in end.confirmed:
             self._acknowledge(outcome)
         return outcome
@@ -148,7 +148,7 @@ class LogPlan(Generic[F]):
         self.writer = writer
         self.phase = Phase.WRITING
         self.first_address = self.first_unanswered
-        outcome = Outcome[F]()
+        outcome: Outcome[F] = Outcome()
         for placed in self._unanswered:
             self._send(writer, placed, outcome)
         return outcome
@@ -166,7 +166,7 @@ class LogPlan(Generic[F]):
         self.phase = Phase.FAILED
         if self.writer is not None:
             self.writer.stop(Stop.ASKED)
-        outcome = Outcome[F]()
+        outcome: Outcome[F] = Outcome()
         while self._unanswered:
             self._acknowledge(outcome)
         return outcome

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager
 from typing import Final, TypeVar
 
 from headrace.errors import (
@@ -15,7 +16,7 @@ from headrace.errors import (
     WalWriteError,
 )
 from headrace.runtime.context import Runtime
-from headrace.wal.blocking_look import look
+from headrace.wal.blocking_look import Looks
 from headrace.wal.bookkeeper.cluster import LedgerCluster
 from headrace.wal.bookkeeper.config import LedgerLogConfig
 from headrace.wal.bookkeeper.entry_format import Entry
@@ -39,10 +40,11 @@ _BATCH_ENTRIES: Final = 16
 
 
 class _Look:
-    """Runs calls that wait, each with a session of its own."""
+    """Runs calls that wait. Those that follow each other share a session."""
 
     def __init__(self, cluster: LedgerCluster) -> None:
         self.cluster = cluster
+        self._looks = Looks(self._open)
 
     def run(self, work: Callable[[LedgerStore], Awaitable[T]]) -> T:
         """Return what ``work`` does.
@@ -50,13 +52,14 @@ class _Look:
         Raises:
             WalWriteError: the nodes or the bookies do not answer.
         """
-        return look(lambda: self._run(work))
+        with wal_errors(self.cluster.place):
+            return self._looks.run(work)
 
-    async def _run(self, work: Callable[[LedgerStore], Awaitable[T]]) -> T:
+    @asynccontextmanager
+    async def _open(self) -> AsyncGenerator[LedgerStore, None]:
         nodes = RenewedSession(self.cluster.make_coordinator())
         try:
-            with wal_errors(self.cluster.place):
-                return await work(LedgerStore(nodes, self.cluster.connect))
+            yield LedgerStore(nodes, self.cluster.connect)
         finally:
             await nodes.close()
 
