@@ -10,6 +10,7 @@ from headrace.errors import HeadraceError
 from headrace.testing import LocalServer
 from headrace.testing.local_server import ServerDiedError
 from tests.bookies.real_logs import NAMES
+from tests.stores.test_log_in_bucket import command
 
 
 async def start(directory, log, chunks):
@@ -46,7 +47,18 @@ async def test_what_was_acknowledged_survives_the_loss_of_the_machine_and_of_a_b
             async with client.event_reader("s", "t") as reader:
                 found = [bytes(each) async for batch in reader.batches() for each in batch.payloads()]
         assert found == [b"%d" % number for number in range(acknowledged)]
+        purged = await command(
+            "stream", "purge", "s/t", "--yes", "--rest", server.rest_url.partition("//")[2]
+        )
+        assert purged.returncode == 0, purged.stderr
         assert await asyncio.to_thread(server.stop) == 0
+        data = ("--data-dir", str(tmp_path / "two" / "data"))
+        frames = await command("inspect", "frames", "--container", "0", *data)
+        assert (frames.returncode, "ledger " in frames.stdout) == (0, True), frames.stderr
+        checked = await command("check", "container", *data)
+        assert checked.returncode == 0, checked.stdout + checked.stderr
+        files = await command("inspect", "wal", *data)
+        assert (files.returncode, "is in no files" in files.stderr) == (2, True)
     finally:
         server.kill()
         server.close()

@@ -120,8 +120,10 @@ class LedgerAppending:
                     await self._end_ledger()
         while self._written:
             self._written.popitem()[1].close()
-        if self._next is not None:
-            self._next.abort()
+        if self._next is not None and self._is_adding:
+            self._next.abort()  # the log may have it
+        elif self._next is not None:
+            await self._maker.discard(self._next)
 
     @property
     def frames_pending(self) -> int:
