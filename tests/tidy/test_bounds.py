@@ -168,7 +168,7 @@ STORE = PRODUCT / "segmentstore"
 BOUNDS = {
     "lines of operation_processor.py": (310, lambda: lines_of(STORE / "durablelog/operation_processor.py")),
     "lines of ingress/connection.py": (350, lambda: lines_of(STORE / "ingress/connection.py")),
-    "settings": (71, lambda: len(list(walk(StandaloneConfig)))),
+    "settings": (72, lambda: len(list(walk(StandaloneConfig)))),
 }
 """Each is below its bound."""
 

@@ -21,7 +21,14 @@ from headrace.storage.providers.contract import ChunkProvider
 from headrace.storage.providers.location import OBJECT_SCHEMES, StorageLocation
 from headrace.storage.providers.objects.object_store import ObjectStoreConfig
 from headrace.storage.providers.stores import make_provider, prove_store
-from headrace.wal.stores import BookKeeperLocation, LogBucket, LogPlace, LogSystem, bookies_at
+from headrace.wal.stores import (
+    BookKeeperLocation,
+    LogBucket,
+    LogPlace,
+    LogSystem,
+    ObjectLogConfig,
+    bookies_at,
+)
 
 T = TypeVar("T")
 
@@ -49,8 +56,9 @@ def parse_log(uri: str) -> LogLocation:
     return location
 
 
-def place_of(uri: str, runtime: Runtime) -> LogPlace | None:
-    """Return the place of the logs; None if they are in the data directory: the URI is "".
+def place_of(uri: str, runtime: Runtime, objects: ObjectLogConfig | None = None) -> LogPlace | None:
+    """Return the place of the logs; None if they are in the data directory: the URI is "". ``objects``: of a
+    log in a bucket.
 
     Raises:
         InvalidArgumentError: it is none of a bucket or of a BookKeeper.
@@ -72,7 +80,7 @@ def place_of(uri: str, runtime: Runtime) -> LogPlace | None:
         finally:
             await store.close()
 
-    return LogBucket(str(location), make_store, prove)
+    return LogBucket(str(location), make_store, prove, objects)
 
 
 def _is_same(one: LogLocation, recorded: str) -> bool:

@@ -19,6 +19,7 @@ from headrace.storage.providers.files.filesystem import FilesystemProviderConfig
 from headrace.storage.providers.location import StorageLocation
 from headrace.wal.config import WalConfig
 from headrace.wal.loop_writes import LoopWritesConfig
+from headrace.wal.stores import ObjectLogConfig
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,6 +99,7 @@ class SegmentStoreConfig(ProcessConfig):
     chunk_threads: ChunkThreadsConfig = field(default_factory=ChunkThreadsConfig)
     chunk_files: FilesystemProviderConfig = field(default_factory=FilesystemProviderConfig)
     loop_writes: LoopWritesConfig = field(default_factory=LoopWritesConfig)
+    log_in_bucket: ObjectLogConfig = field(default_factory=ObjectLogConfig)
 
     def check(self) -> None:
         """Check relations between settings, and that directory and host are names that can be looked up.

@@ -105,7 +105,7 @@ class WiredStore:
         self._chunk_store = chunk_store or store_of(config)
         self._containers = containers
         self._facts = None if config.in_memory else SystemFacts(containers, self._chunk_store.system)
-        place = place_of(self._chunk_store.log, runtime)
+        place = place_of(self._chunk_store.log, runtime, config.log_in_bucket)
         wal_config = frames_for(WalConfig(frames_max=config.frames_max), place)
         self._frames = FrameMemory(wal_config.frame_bytes_max)
         self._loop_writes = LoopWrites(config.loop_writes)

@@ -32,6 +32,7 @@ __all__ = [
     "LogBucket",
     "LogPlace",
     "LogSystem",
+    "ObjectLogConfig",
     "bookies_at",
     "find_logs",
     "frames_for",

@@ -7,7 +7,8 @@ import threading
 import httpx
 import pytest
 
-from headrace.errors import FencedOutError, WalWriteError
+from headrace.data_directory.chunk_store import ChunkStore
+from headrace.errors import FencedOutError, InvalidArgumentError, WalWriteError
 from headrace.limits import MIB
 from headrace.processes import wired_store as data_plane
 from headrace.processes.beside_store import BesideStore
@@ -24,8 +25,10 @@ from headrace.runtime.settings import walk
 from headrace.runtime.settings_sources import load
 from headrace.segmentstore.container.config import ContainerConfig
 from headrace.segmentstore.storagewriter.config import StorageWriterConfig
+from headrace.storage.providers.location import StorageLocation
 from headrace.wal.loop_writes import LoopWritesConfig
 from headrace.web.probes import probe_application
+from tests.stores.small_s3 import SmallS3
 
 
 class HangingChunks(OsFilesystem):
@@ -124,6 +127,30 @@ async def test_what_is_set_about_chunk_files_reaches_them(tmp_path):
         while plane.statistics()["chunk_files"].bytes_dropped < 100_000:  # noqa: ASYNC110 - a gauge tells nobody
             await asyncio.sleep(0)
     await plane.stop()
+
+
+async def test_linger_bounds_the_objects_that_the_log_of_a_container_makes(tmp_path):
+    async with SmallS3() as s3:
+        log = f"s3://bucket/log?anonymous=true&endpoint=http://127.0.0.1:{s3.port}&region=us-east-1"
+        config = load(
+            StandaloneConfig,
+            overrides={"data_dir": str(tmp_path), "log_in_bucket.linger_s": "50 ms"},
+        )
+        chunks = StorageLocation.parse(f"file://{tmp_path}/chunks")
+        plane = WiredStore(config, system_runtime(), 1, chunk_store=ChunkStore(chunks, "0" * 32, log=log))
+        await plane.start()
+        container = plane.registry.running()[0]
+        segment = await container.create("s/a", {})
+        s3.requests.clear()
+        began = asyncio.get_running_loop().time()
+        for _ in range(20):
+            await container.append(segment, b"x")
+        seconds = asyncio.get_running_loop().time() - began
+        made = [target for method, target in s3.requests if method == "PUT"]
+        assert len(made) <= seconds / 0.05 + 2
+        await plane.stop()
+    with pytest.raises(InvalidArgumentError, match=r"log_in_bucket.linger_s = 6.0 is outside"):
+        load(StandaloneConfig, overrides={"log_in_bucket.linger_s": 6.0})
 
 
 class CountingFiles(OsFilesystem):

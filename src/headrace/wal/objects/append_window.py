@@ -52,6 +52,7 @@ class AppendWindow(Generic[F]):
         self._window = window
         self._record_bytes_max = record_bytes_max
         self._queue: deque[tuple[F, int]] = deque()
+        self._queued_bytes = 0
         self._first_queued = next_address
         self._apart_from: int | None = None
         self._records: deque[NewRecord[F]] = deque()
@@ -71,8 +72,12 @@ class AppendWindow(Generic[F]):
     @property
     def bytes_pending(self) -> int:
         """Bytes of frames that are not answered."""
-        queued = sum(length for _, length in self._queue)
-        return queued + sum(record.frame_bytes for record in self._records)
+        return self._queued_bytes + sum(record.frame_bytes for record in self._records)
+
+    @property
+    def has_full_record(self) -> bool:
+        """Whether what is queued fills a record."""
+        return self._queued_bytes >= self._record_bytes_max
 
     @property
     def waits_for_space(self) -> bool:
@@ -84,6 +89,7 @@ class AppendWindow(Generic[F]):
         address = self.next_address
         self.next_address += 1
         self._queue.append((frame, length))
+        self._queued_bytes += length
         return address
 
     def separate(self) -> None:
@@ -107,6 +113,7 @@ class AppendWindow(Generic[F]):
             self._first_queued += 1
             record.frames.append(frame)
             record.frame_bytes += length
+        self._queued_bytes -= record.frame_bytes
         self._next_sequence += 1
         self._records.append(record)
         return record
@@ -159,6 +166,7 @@ class AppendWindow(Generic[F]):
             return [], None
         frames = [frame for frame, _ in self._queue]
         self._queue.clear()
+        self._queued_bytes = 0
         self._first_queued = self.next_address
         self._answers_fail = True
         return frames, None
@@ -169,4 +177,5 @@ class AppendWindow(Generic[F]):
         assert sequences == list(range(self._next_sequence - len(sequences), self._next_sequence))
         assert len(self._records) <= self._window
         assert self._first_queued + len(self._queue) == self.next_address
+        assert self._queued_bytes == sum(length for _, length in self._queue)
         assert not self._answers_fail or self.failure is not None

@@ -99,8 +99,12 @@ class Appending:
         """Create what may be created now; come back when more may."""
         loop = asyncio.get_running_loop()
         linger_s = self._config.linger_s
+        if self._timer is not None and self._window.has_full_record and not self._window.waits_for_space:
+            self._timer.cancel()
+            self._timer = None
         while self._timer is None:
-            if linger_s and loop.time() < self._next_at:
+            lingers = loop.time() < self._next_at and not self._window.has_full_record
+            if linger_s and lingers:
                 self._timer = loop.call_at(self._next_at, self._on_timer)
                 return
             record = self._window.next_record()

@@ -140,6 +140,18 @@ def test_linger_bounds_the_requests_of_a_second():
     simulate(scenario)
 
 
+def test_linger_holds_back_no_full_record():
+    async def scenario(_, make):
+        owner = make(linger_s=5.0, record_bytes_max=1000)
+        await owner.open()
+        began = asyncio.get_running_loop().time()
+        await append_all(owner, [bytes([number]) * 500 for number in range(15)])  # one, and seven full ones
+        assert asyncio.get_running_loop().time() - began < 1.0
+        await owner.close()
+
+    simulate(scenario)
+
+
 def test_an_idle_log_costs_nothing():
     async def scenario(store, make):
         owner = await opened(make)
