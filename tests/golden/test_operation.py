@@ -4,6 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from headrace.errors import PreconditionError
+from headrace.segmentstore.durablelog.frame_format import encode_moved
 from headrace.segmentstore.durablelog.frame_reader import FrameReader
 from headrace.segmentstore.operations import catalogue as ops
 from headrace.segmentstore.operations.codec import decode, encode
@@ -95,3 +97,10 @@ def test_a_data_frame_has_the_bytes_it_always_had():
     reader = FrameReader()
     assert [decode(view) for view in reader.feed(1, memoryview(golden))] == [OPERATIONS["delete"]]
     assert reader.frame_time_ms == 7
+
+
+def test_the_frame_that_ends_a_moved_log_has_the_bytes_it_always_had():
+    golden = read_golden("data_frame/v1/moved.hex")
+    assert encode_moved("s3://b/log", 7) == golden
+    with pytest.raises(PreconditionError, match="moved this log to s3://b/log"):
+        list(FrameReader().feed(1, memoryview(golden)))

@@ -7,7 +7,8 @@ lengths.
 import asyncio
 import hashlib
 import re
-from contextlib import suppress
+import threading
+from contextlib import contextmanager, suppress
 from urllib.parse import parse_qsl, unquote, urlsplit
 from xml.sax.saxutils import escape
 
@@ -149,3 +150,27 @@ def etag(body):
 def error(status, code, method="GET"):
     text = f'<?xml version="1.0"?><Error><Code>{code}</Code><Message>{code}</Message></Error>'.encode()
     return status, {"Content-Type": "application/xml"}, b"" if method == "HEAD" else text
+
+
+@contextmanager
+def beside(**options):
+    """A server on a loop of its own: what asks it may wait."""
+    started, s3 = threading.Event(), SmallS3(**options)
+
+    async def serve():
+        async with s3:
+            ended = asyncio.Event()
+            loops.append((asyncio.get_running_loop(), ended))
+            started.set()
+            await ended.wait()
+
+    loops = []
+    thread = threading.Thread(target=asyncio.run, args=(serve(),))
+    thread.start()
+    started.wait()
+    try:
+        yield s3
+    finally:
+        loop, ended = loops[0]
+        loop.call_soon_threadsafe(ended.set)
+        thread.join()

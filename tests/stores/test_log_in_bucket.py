@@ -3,9 +3,7 @@
 import asyncio
 import os
 import shutil
-import subprocess
-import threading
-from contextlib import AsyncExitStack, contextmanager
+from contextlib import AsyncExitStack
 
 import pytest
 
@@ -20,7 +18,8 @@ from headrace.processes.controller_server import ControllerServer
 from headrace.security.config import AuthConfig
 from headrace.testing import LocalServer
 from headrace.testing.local_server import HEADRACE, ServerDiedError
-from tests.stores.small_s3 import SmallS3
+from tests import programs
+from tests.stores.small_s3 import SmallS3, beside
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.timeout(300)]
 
@@ -76,9 +75,7 @@ async def test_what_was_acknowledged_survives_the_loss_of_the_machine(tmp_path):
 async def command(*words):
     def run():
         environment = {**os.environ, **ENVIRONMENT}
-        return subprocess.run(
-            [*HEADRACE, *words], env=environment, capture_output=True, text=True, check=False
-        )
+        return programs.run([*HEADRACE, *words], env=environment, capture_output=True, text=True, check=False)
 
     return await asyncio.to_thread(run)
 
@@ -87,30 +84,6 @@ async def read_all(client):
     await client.seal_stream("s", "t")
     async with client.event_reader("s", "t") as reader:
         return [bytes(payload) async for batch in reader.batches() for payload in batch.payloads()]
-
-
-@contextmanager
-def beside():
-    """An S3 server on a loop of its own: a store that starts waits for it."""
-    started, s3 = threading.Event(), SmallS3()
-
-    async def serve():
-        async with s3:
-            ended = asyncio.Event()
-            loops.append((asyncio.get_running_loop(), ended))
-            started.set()
-            await ended.wait()
-
-    loops = []
-    thread = threading.Thread(target=asyncio.run, args=(serve(),))
-    thread.start()
-    started.wait()
-    try:
-        yield s3
-    finally:
-        loop, ended = loops[0]
-        loop.call_soon_threadsafe(ended.set)
-        thread.join()
 
 
 async def test_stores_of_a_cluster_need_no_directory_in_common(tmp_path, monkeypatch):
@@ -150,3 +123,32 @@ async def test_stores_of_a_cluster_need_no_directory_in_common(tmp_path, monkeyp
                     await writer.write_many(EVENTS[150:], ["key"] * 150)
                 assert await read_all(client) == EVENTS
         assert not any(path.name == "wal" for path in tmp_path.rglob("*"))
+
+
+async def test_a_killed_server_moves_its_log_into_a_bucket_and_goes_on_there(tmp_path):
+    async with SmallS3() as s3:
+        chunks, log = ("--storage", place(s3, "chunks")), place(s3, "log")
+        data = str(tmp_path / "one" / "data")
+        server = LocalServer(tmp_path / "one", *chunks, "--containers", "2", environment=ENVIRONMENT)
+        await asyncio.to_thread(server.start)
+        try:
+            async with connect(server.uri) as client:
+                await client.create_scope("s")
+                await client.create_stream("s", "t")
+                async with client.event_writer("s", "t") as writer:
+                    await writer.write_many(EVENTS, ["key"] * len(EVENTS))
+            refused = await command("log", "copy", "--from", data, "--to", log)
+            assert (refused.returncode, "is in use by" in refused.stderr) == (3, True), refused.stderr
+        finally:
+            server.kill()
+            server.close()
+        copied = await command("log", "copy", "--from", data, "--to", log)
+        assert (copied.returncode, f"is in {log}" in copied.stdout) == (0, True), copied
+        shutil.rmtree(tmp_path / "one")  # and with it the machine
+        server = await start(tmp_path / "two", s3)
+        try:
+            async with connect(server.uri) as client:
+                assert await read_all(client) == EVENTS
+        finally:
+            server.kill()
+            server.close()

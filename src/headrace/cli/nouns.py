@@ -55,6 +55,10 @@ _NOUNS: Final = {
         "headrace.cli.storage.command",
         "Check, mend, copy and move what is in long-term storage.",
     ),
+    "log": (
+        "headrace.cli.log.command",
+        "Move the write-ahead log of a stopped system to another place.",
+    ),
     "config": (
         "headrace.cli.config.command",
         "Show the settings of a server and where they come from; check a file of them.",

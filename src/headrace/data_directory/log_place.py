@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, TypeVar
 
-from headrace.data_directory.record import FILE_NAME, recorded_log
+from headrace.data_directory.record import recorded_log
 from headrace.errors import (
     DataCorruptionError,
     InvalidArgumentError,
@@ -122,7 +122,7 @@ def find_log_system(place: LogPlace) -> LogSystem | None:
     return _asked(place, place.find_logs().find_system)
 
 
-def claim_log(place: LogPlace, system: str, containers: int, directory: str) -> None:
+def claim_log(place: LogPlace, system: str, containers: int) -> None:
     """See to it that a place is fit to have logs, and has those of this system. Waits for it.
 
     Raises:
@@ -132,21 +132,31 @@ def claim_log(place: LogPlace, system: str, containers: int, directory: str) -> 
         PreconditionError: the place does not answer.
     """
     wanted, logs = LogSystem(system, containers), place.find_logs()
-    found = _asked(place, logs.find_system)
-    if found is None:
+    if _asked(place, logs.find_system) is None:
         numbers = _asked(place, logs.numbers)
         if numbers:
             raise DataCorruptionError(
-                f"there is a log of container {numbers[0]}, and what says whose it is is missing",
+                f"there is a log of container {numbers[0]}, and what says whose it is is missing; "
+                "a `headrace log copy` that was cut off has to be repeated",
                 path=place.place,
             )
-        _asked(place, logs.prove)
-        found = _asked(place, lambda: logs.claim_system(wanted))
-    if found != wanted:
+        prove_log(place)
+    check_claim(place, wanted, claims=True)
+
+
+def check_claim(place: LogPlace, wanted: LogSystem, *, claims: bool = False) -> None:
+    """Refuse a place that has the logs of another system. ``claims``: it is that of ``wanted`` afterwards.
+
+    Raises as :func:`claim_log`.
+    """
+    found = find_log_system(place)
+    if found is None and claims:
+        found = _asked(place, lambda: place.find_logs().claim_system(wanted))
+    if found is not None and found != wanted:
         raise InvalidArgumentError(
             f"{place.place} has the logs of another system ({found.system} with {found.containers} "
-            f"containers), not those that {directory}/{FILE_NAME} names ({system} with {containers}), and "
-            "nothing was changed: use another place, such as another prefix"
+            f"containers), not of {wanted.system} with {wanted.containers}, and nothing was changed: use "
+            "another place, such as another prefix"
         )
 
 
@@ -157,3 +167,8 @@ def _asked(place: LogPlace, call: Callable[[], T]) -> T:
         raise PreconditionError(
             f"the log has to be reached before a start, so nothing was started: {place.place}: {error}"
         ) from error
+
+
+def prove_log(place: LogPlace) -> None:
+    """Raises UnsupportedError, InvalidArgumentError: it is not fit. PreconditionError: it does not answer."""
+    _asked(place, place.find_logs().prove)

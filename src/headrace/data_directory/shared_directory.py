@@ -103,7 +103,7 @@ async def take_shared_directory(facts: Facts, runtime: Runtime, where: str, own:
         store = ChunkStore(location, facts.system, has_data, not has_data, format=facts.format)
         if place is not None:
             store = replace(store, log=facts.log)
-            claim_log(place, facts.system, facts.containers, directory)
+            claim_log(place, facts.system, facts.containers)
         record = await _lock_record(files, directory)
         try:
             _recognise(files, directory, facts, store, where)

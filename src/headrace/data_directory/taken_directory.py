@@ -122,7 +122,7 @@ def _recognise(choice: DirectoryChoice, runtime: Runtime) -> tuple[int, ChunkSto
         check_data_directory(files, directory, containers, facts)
     # Else the record is made once it is known whose the store is.
     if place is not None:
-        claim_log(place, store.system, containers, directory)
+        claim_log(place, store.system, containers)
     if store.root is not None:
         check_chunk_root(files, store.root)
     unmade = check_logs(logs, files, directory, containers, store.root)

@@ -79,6 +79,7 @@ def test_every_verb_is_there():
             for noun in ("wal", "frames", "operations", "container", "segment", "tree", "cache")
         ),
         "check container",
+        "log copy",
         "storage check",
         "storage export",
         "storage import",
@@ -134,7 +135,7 @@ def test_what_is_given_is_what_the_function_of_the_verb_takes(path):
 
 OFFLINE = {
     *("standalone", "segmentstore", "demo", "completion", "controller", "user", "inspect", "check"),
-    *("storage", "config", "cluster"),
+    *("storage", "config", "cluster", "log"),
 }
 
 

@@ -128,7 +128,7 @@ def test_a_log_that_cannot_be_where_it_is_said_is_refused(settings, told):
 
 
 async def claim(bookies, system, name="default"):
-    await asyncio.to_thread(claim_log, LogBookies(bookies.cluster(name)), system * 16, 3, "/data")
+    await asyncio.to_thread(claim_log, LogBookies(bookies.cluster(name)), system * 16, 3)
 
 
 async def test_the_logs_of_another_system_in_a_bookkeeper_are_refused_and_a_second_one_has_its_own():

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections import deque
 from collections.abc import Iterable
 
-from headrace.errors import DataCorruptionError
+from headrace.repair.record_writer import RecordWriter
 from headrace.runtime.entropy import Entropy
 from headrace.segmentstore.durablelog.frame_format import ENTRY_HEADER, FRAME_HEADER, VERSION, WHOLE
 from headrace.segmentstore.durablelog.frame_reader import FrameReader
@@ -14,7 +12,7 @@ from headrace.segmentstore.operations import catalogue as ops
 from headrace.segmentstore.operations import codec
 from headrace.storage.chunks.chunk_names import INCARNATION_CHARS
 from headrace.storage.metadata.rows import INCARNATION_KEY, encode_incarnation_row
-from headrace.wal.contract import Wal, WalFrame
+from headrace.wal.contract import Wal
 from headrace.wal.logs import Logs
 
 
@@ -43,15 +41,14 @@ class RebuiltLog:
 
     async def write(self, records: Iterable[memoryview]) -> None:
         """Append records of the copied log. Raises: DataCorruptionError, WalWriteError, StorageFullError."""
-        records = list(records)
+        writer = RecordWriter(self._wal)
         for record in records:
             self._address += 1
-            if len(record) > self._wal.frame_bytes_max:
-                raise DataCorruptionError(f"a record of {len(record)} bytes is too long for a log")
+            await writer.write(record)
             for view in self._reader.feed(self._address, record):
                 self._sequence = codec.decode(view).sequence
             self._time_ms = self._reader.frame_time_ms
-        await _append_all(self._wal, records)
+        await writer.finish()
 
     async def renew_incarnation(self) -> None:
         """Let the container name its chunks anew, as the last operation of the log.
@@ -64,39 +61,10 @@ class RebuiltLog:
         size = sum(map(len, pieces))
         head = FRAME_HEADER.pack(VERSION, 0, 0, ENTRY_HEADER.size + size, self._time_ms)
         frame = b"".join((head, ENTRY_HEADER.pack(size, WHOLE), *pieces))
-        await _append_all(self._wal, [memoryview(frame)])
+        writer = RecordWriter(self._wal)
+        await writer.write(frame)
+        await writer.finish()
 
     async def close(self) -> None:
         """Everything is durable; no owner has the log any more."""
         await self._wal.close()
-
-
-async def _append_all(wal: Wal, records: Iterable[memoryview]) -> None:
-    """Append records, as many at once as the log lends frames; return when all are durable."""
-    changed = asyncio.Event()
-    failures: deque[Exception] = deque(maxlen=1)
-    in_flight = 0
-
-    def done(frame: WalFrame, error: Exception | None) -> None:
-        nonlocal in_flight
-        in_flight -= 1
-        wal.release_frame(frame)
-        if error is not None:
-            failures.append(error)
-        changed.set()
-
-    for record in records:
-        while (frame := wal.acquire_frame()) is None and not failures:
-            changed.clear()
-            await changed.wait()
-        if frame is None:
-            break
-        frame.view[: len(record)] = record
-        frame.length = len(record)
-        in_flight += 1
-        wal.append(frame, done)
-    while in_flight:
-        changed.clear()
-        await changed.wait()
-    if failures:
-        raise failures[0]

@@ -10,7 +10,8 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator
 
-from headrace.errors import DataCorruptionError
+from headrace.errors import DataCorruptionError, PreconditionError
+from headrace.segmentstore.durablelog import frame_format
 from headrace.segmentstore.durablelog.frame_format import ENTRY_HEADER, FIRST, FRAME_HEADER, LAST, VERSION
 
 
@@ -33,17 +34,20 @@ class FrameReader:
 
         Raises:
             DataCorruptionError: the frame is not well formed, or frames are out of order.
+            PreconditionError: the log was moved to another place.
         """
         if address <= self._address:
             raise DataCorruptionError(f"frame at {address} follows the one at {self._address}")
         self._address = address
         self.frame_count += 1
         try:
-            version, _, _, length, self.frame_time_ms = FRAME_HEADER.unpack_from(payload, 0)
+            version, flags, _, length, self.frame_time_ms = FRAME_HEADER.unpack_from(payload, 0)
         except struct.error as error:
             raise DataCorruptionError(f"frame at {address} is too short") from error
         if version != VERSION or FRAME_HEADER.size + length != len(payload):
             raise DataCorruptionError(f"frame at {address}: version {version}, content {length}")
+        if flags and (place := frame_format.find_moved(payload)):
+            raise PreconditionError(f"`headrace log copy` has moved this log to {place}: it goes on there")
         at = FRAME_HEADER.size
         end = len(payload)
         unpack = ENTRY_HEADER.unpack_from

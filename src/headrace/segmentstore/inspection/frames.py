@@ -17,10 +17,7 @@ from headrace.wal.logs import LogFrame
 
 @dataclass(slots=True)
 class FoundOperation:
-    """One operation: ``frame`` is where it ends, ``begin_address`` the frame in which it begins.
-
-    Its payload is valid until the next one.
-    """
+    """An operation, valid until the next one, from the frame at ``begin_address`` to the end of ``frame``."""
 
     operation: Operation
     frame: LogFrame

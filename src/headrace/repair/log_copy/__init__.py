@@ -1,0 +1,1 @@
+"""Moves the logs of a stopped system to another place."""
