@@ -16,6 +16,7 @@ from headrace.cluster.facts_node import Facts
 from headrace.cluster.facts_store import born_before, create_facts, find_facts
 from headrace.coordination.contract import Session
 from headrace.data_directory.advised_commands import file_location
+from headrace.data_directory.log_place import place_of
 from headrace.data_directory.record import (
     FORMAT,
     check_is_directory,
@@ -24,7 +25,7 @@ from headrace.data_directory.record import (
     recorded_cluster,
 )
 from headrace.data_directory.taken_directory import take_directory
-from headrace.errors import InvalidArgumentError, PreconditionError, UnsupportedError
+from headrace.errors import InvalidArgumentError, PreconditionError
 from headrace.runtime.context import Runtime
 from headrace.runtime.filesystem import Filesystem
 from headrace.runtime.host_id import find_host_id
@@ -33,7 +34,7 @@ from headrace.wal.stores import find_logs
 
 
 @dataclass(frozen=True, slots=True)
-class _AsRecorded:
+class AsRecorded:
     """A choice that leaves everything to the record of the directory."""
 
     data_dir: str
@@ -48,7 +49,7 @@ def facts_of_directory(directory: str, runtime: Runtime) -> Iterator[Facts]:
     """Yield the facts of a cluster that goes on with a directory; meanwhile nothing else uses that.
 
     Raises:
-        InvalidArgumentError: there are no data, or those of a later version.
+        InvalidArgumentError: no data, those of a later version, or chunks in files with a log in a bucket.
         DirectoryLockedError: a server uses it; the message names the process.
         DataCorruptionError: something that it had is missing or damaged, or it is half rebuilt.
     """
@@ -56,23 +57,26 @@ def facts_of_directory(directory: str, runtime: Runtime) -> Iterator[Facts]:
     check_is_directory(files, directory)
     if not files.exists(directory) or containers_of(files, directory) is None:
         raise InvalidArgumentError(f"{directory} has no data of a server: nothing was made")
-    taken = take_directory(_AsRecorded(directory), runtime, of_cluster=True)
+    taken = take_directory(AsRecorded(directory), runtime, of_cluster=True)
     try:
-        if taken.store.log:
-            raise UnsupportedError(
-                f"the log of {directory} is in {taken.store.log}: a cluster cannot go on with that yet"
+        log = taken.store.log
+        if log and taken.store.root is not None:
+            raise InvalidArgumentError(
+                f"the log of {directory} is in {log}, and stores on other machines would not find the chunks "
+                f"in {taken.store.root}: copy them to a bucket first, with `headrace storage copy`"
             )
         opened = frozenset(range(taken.containers)).difference(taken.store.unmade)
+        logs = find_logs(directory, files, place_of(log, runtime))
         for container_id in sorted(opened):
-            replay_container(container_id, find_logs(directory, files).log(container_id))
+            replay_container(container_id, logs.log(container_id))
         yield Facts(
             taken.store.system,
             taken.containers,
             0,  # only a controller can read rows
-            str(file_location(f"{directory}/wal")),
+            log or str(file_location(f"{directory}/wal")),
             str(taken.store.location),
             FORMAT,
-            find_host_id(),
+            "" if log else find_host_id(),
             opened,
         )
     finally:

@@ -14,6 +14,7 @@ from headrace.cluster.facts_store import create_facts, find_facts, note_buckets,
 from headrace.coordination.memory import MemoryCoordinator
 from headrace.data_directory.birth_of_cluster import facts_of_directory, found_cluster
 from headrace.data_directory.record import FORMAT
+from headrace.data_directory.shared_directory import take_shared_directory
 from headrace.data_directory.taken_directory import take_directory
 from headrace.data_directory.unfinished_rebuild import Wanted, begin_rebuild
 from headrace.errors import (
@@ -27,6 +28,7 @@ from headrace.processes.config import SegmentStoreConfig
 from headrace.processes.store_server import SegmentStoreServer
 from headrace.runtime.context import system_runtime
 from headrace.runtime.host_id import find_host_id
+from tests.stores.small_s3 import beside
 
 pytestmark = pytest.mark.real_loop
 WHERE = "zk://h1:2181/root"
@@ -241,3 +243,59 @@ async def test_where_there_is_nothing_nothing_is_made(tmp_path):
         await found(coordinator, tmp_path / "new")
     assert not (tmp_path / "new").exists()
     assert await born(coordinator) is None
+
+
+def used_in_bucket(s3, directory, **settings):
+    """Let a server use a directory whose log is in a bucket; return the URI of a place there."""
+
+    def place(prefix):
+        return f"s3://bucket/{prefix}?anonymous=true&endpoint=http://127.0.0.1:{s3.port}&region=us-east-1"
+
+    config = SegmentStoreConfig(
+        data_dir=str(directory),
+        containers=CONTAINERS,
+        segmentstore_port=0,
+        rest_port=0,
+        log=place("log"),
+        **{name: place(prefix) for name, prefix in settings.items()},
+    )
+
+    async def use():
+        server = SegmentStoreServer(config)
+        await server.start()
+        await server.stop()
+
+    asyncio.run(use())
+    return place
+
+
+def test_a_cluster_that_goes_on_with_a_log_in_a_bucket_has_stores_on_any_machine(tmp_path):
+    with beside() as s3:
+        place = used_in_bucket(s3, tmp_path / "data", storage="chunks")
+        record = record_of(tmp_path / "data")
+        facts = asyncio.run(found(MemoryCoordinator(), tmp_path / "data"))
+        assert facts == Facts(
+            record["system"],
+            CONTAINERS,
+            0,
+            place("log"),
+            place("chunks"),
+            FORMAT,
+            "",
+            frozenset(range(CONTAINERS)),
+        )
+        for directory in ("data", "of another store"):
+            store = take_shared_directory(facts, system_runtime(), WHERE, str(tmp_path / directory))
+            taken = asyncio.run(store)
+            assert (taken.store.system, taken.store.log) == (record["system"], place("log"))
+            taken.release()
+
+
+def test_chunks_in_files_keep_a_log_in_a_bucket_from_becoming_a_clusters(tmp_path):
+    with beside() as s3:
+        used_in_bucket(s3, tmp_path / "data")
+        coordinator, before = MemoryCoordinator(), record_of(tmp_path / "data")
+        with pytest.raises(InvalidArgumentError, match="copy them to a bucket first"):
+            asyncio.run(found(coordinator, tmp_path / "data"))
+        assert record_of(tmp_path / "data") == before
+        assert asyncio.run(born(coordinator)) is None

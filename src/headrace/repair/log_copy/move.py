@@ -12,6 +12,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from os.path import abspath
 
+from headrace.data_directory.birth_of_cluster import AsRecorded
 from headrace.data_directory.log_place import check_claim, find_log_system, place_of, prove_log
 from headrace.data_directory.record import (
     check_is_directory,
@@ -32,17 +33,6 @@ from headrace.storage.inspect_store import Run
 from headrace.wal.config import WalConfig
 from headrace.wal.logs import Logs
 from headrace.wal.stores import LogPlace, LogSystem, frames_for, make_logs
-
-
-@dataclass(frozen=True, slots=True)
-class _AsRecorded:
-    """A choice that leaves everything to the record of the directory."""
-
-    data_dir: str
-    storage: str | None = None
-    log: str | None = None
-    in_memory: bool = False
-    containers: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +120,7 @@ class LogMove:
         directory = self._directory(name)
         if containers_of(self._runtime.filesystem, directory) is None:
             raise InvalidArgumentError(f"{directory} has no data of a server: nothing was changed")
-        taken = take_directory(_AsRecorded(directory), self._runtime)
+        taken = take_directory(AsRecorded(directory), self._runtime)
         stack.callback(taken.release)
         bucket = place_of(taken.store.log, self._runtime)
         place = _Place(directory if bucket is None else bucket.place, directory, bucket)
