@@ -39,6 +39,8 @@ class SmallS3:
         self.access_key = None
         """Whose requests are answered; None: everybody's."""
         self.requests = []
+        self.latency_s = 0.0
+        """From a request to its answer; other connections are served meanwhile."""
         self._refuses_second = refuses_second
         self._keeps_metadata = keeps_metadata
         self._keeps_parts = keeps_parts
@@ -69,6 +71,8 @@ class SmallS3:
                         self._answer(method, target, headers, error.partial)
                     raise
                 self.requests.append((method, target))
+                if self.latency_s:
+                    await asyncio.sleep(self.latency_s)
                 status, answer_headers, answer = self._answer(method, target, headers, body)
                 lines = [f"HTTP/1.1 {status} -"]
                 length = answer_headers.pop("Content-Length", len(answer))

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -28,7 +29,8 @@ LONG_S = 180
 class Member:
     """A store or a controller: one process at a time, on the ports of its first start."""
 
-    def __init__(self, kind, name, directory, coordinator, environment):
+    def __init__(self, kind, name, directory, coordinator, environment, *, disk=False):
+        """``disk``: it has a data directory of its own, which may be lost."""
         self.kind, self.name = kind, name
         self._environment = environment
         self.process = None
@@ -36,6 +38,7 @@ class Member:
         self.addresses = {}
         self._directory = directory / name
         self._directory.mkdir(parents=True)
+        self._disk = self._directory / "data" if disk else None
         self._ready = self._directory / "ready.json"
         self._coordinator = coordinator
 
@@ -45,6 +48,8 @@ class Member:
         self.starts += 1
         port = self.address.rpartition(":")[2] if self.addresses else "0"
         command = [*TETHERED, self.kind, "--coordinator", self._coordinator, "--port", port]
+        if self._disk is not None:
+            command += ["--data-dir", str(self._disk)]
         with (self._directory / "log").open("ab") as log:
             self.process = programs.Popen(
                 [*command, "--rest-port", "0", "--ready-file", str(self._ready)],
@@ -87,6 +92,11 @@ class Member:
             self.process.kill()
             self.process.wait()
 
+    def lose_disk(self):
+        """Delete the directory of a process that was killed, if it has one that may be lost."""
+        if self._disk is not None:
+            shutil.rmtree(self._disk)
+
     async def stop(self):
         """End it in order, and return its exit code."""
         self.signal(signal.SIGTERM)
@@ -106,16 +116,22 @@ class Processes:
         buckets=4,
         session_s=6.0,
         environment=None,
+        s3=None,
     ):
-        """``environment`` is that of controllers."""
+        """``environment`` is that of controllers; ``s3`` has logs and chunks: stores share no files then."""
         self.directory = directory
         self.containers, self.buckets = containers, buckets
         (directory / "zookeeper").mkdir(parents=True)
         self.zookeeper = ZooKeeperServer(directory / "zookeeper")
         self._location = f"zk://127.0.0.1:{self.zookeeper.port}/storm"
         coordinator = f"{self._location}?session_s={session_s}&margin_s={session_s / 6:.2f}"
+        self._places = [f"file://{directory}/{each}" for each in ("logs", "chunks")]
+        if s3 is not None:
+            end = f"?anonymous=true&endpoint=http://127.0.0.1:{s3.port}&region=us-east-1"
+            self._places = [f"s3://bucket/{each}{end}" for each in ("logs", "chunks")]
         self.stores = [
-            Member("segmentstore", f"store-{number}", directory, coordinator, {}) for number in range(stores)
+            Member("segmentstore", f"store-{number}", directory, coordinator, {}, disk=s3 is not None)
+            for number in range(stores)
         ]
         self.controllers = [
             Member("controller", f"controller-{number}", directory, coordinator, environment or {})
@@ -155,7 +171,7 @@ class Processes:
         command = [
             *(*HEADRACE, "cluster", "init", "--coordinator", self._location),
             *("--containers", str(self.containers), "--buckets", str(self.buckets)),
-            *("--log", f"file://{self.directory}/logs", "--storage", f"file://{self.directory}/chunks"),
+            *("--log", self._places[0], "--storage", self._places[1]),
         ]
         await asyncio.to_thread(programs.run, command, stdout=subprocess.DEVNULL, check=True)
 

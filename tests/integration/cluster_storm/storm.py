@@ -1,7 +1,8 @@
 """Strikes a cluster of real processes under load, and judges what clients were told.
 
 ``python -m tests.integration.cluster_storm.storm --seed 1 --faults 20`` runs one by hand and tells of it;
-``--keep DIRECTORY`` leaves data and logs there.
+``--log s3`` has logs and chunks in a bucket, and a store that is killed loses its disk; ``--keep DIRECTORY``
+leaves data and logs there.
 """
 
 import argparse
@@ -11,7 +12,7 @@ import signal
 import sys
 import tempfile
 import time
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -22,6 +23,7 @@ from tests.integration.cluster_storm.pinned import Pinned
 from tests.integration.cluster_storm.processes import LONG_S, POLL_S, Processes
 from tests.integration.cluster_storm.schedule import OF_STORES, OF_ZOOKEEPER, Kind, draw_schedule
 from tests.integration.cluster_storm.stalls import Stalls, described
+from tests.stores.small_s3 import beside
 
 PATIENT = ClientConfig(control_attempts=200)
 WRITES = ("events", "moving", "retained")
@@ -138,6 +140,7 @@ class Storm:
                 assert code == 0, f"{member.name} ended with {code}: {member.log()[-3000:]}"
             case _:
                 member.kill()
+                member.lose_disk()
         if not fault.at_once:
             await self._answered()
         member.start()
@@ -178,7 +181,7 @@ async def run_storm(directory, seed, strikes, *, session_s=6.0, round_s=0.05, ot
         round_s: between two rounds of each client.
         others: kinds of clients that are not ours, and write as well.
         tell: takes a line about each strike.
-        sizes: of the cluster, as `Processes` takes them.
+        sizes: of the cluster, and where its logs are, as `Processes` takes them.
     """
     stalls = Stalls(time.monotonic)
     async with AsyncExitStack() as stack:
@@ -203,9 +206,11 @@ def main():
     parser.add_argument("--session", type=float, default=6.0)
     parser.add_argument("--zookeeper", type=float, default=30.0, help="seconds that ZooKeeper is away")
     parser.add_argument("--others", nargs="*", default=[], choices=KINDS, help="clients that are not ours")
+    parser.add_argument("--log", choices=("files", "s3"), default="files", help="where logs and chunks are")
     parser.add_argument("--keep", type=Path)
     options = parser.parse_args()
-    with tempfile.TemporaryDirectory(prefix="storm-") as temporary:
+    with ExitStack() as stack:
+        temporary = stack.enter_context(tempfile.TemporaryDirectory(prefix="storm-"))
         directory = options.keep or Path(temporary)
         report = asyncio.run(
             run_storm(
@@ -214,6 +219,7 @@ def main():
                 draw_schedule(options.seed, options.faults, options.session, options.zookeeper),
                 session_s=options.session,
                 others=options.others,
+                s3=stack.enter_context(beside()) if options.log == "s3" else None,
                 tell=lambda line: print(f"seed {options.seed}: {line}", flush=True),
             )
         )

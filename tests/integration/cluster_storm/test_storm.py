@@ -9,6 +9,7 @@ from tests.effort import soak
 from tests.integration.cluster_storm.foreign import KINDS
 from tests.integration.cluster_storm.schedule import Fault, Kind, draw_schedule
 from tests.integration.cluster_storm.storm import run_storm
+from tests.stores.small_s3 import beside
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 
@@ -27,6 +28,18 @@ async def test_what_was_acknowledged_survives_what_happens_to_processes(tmp_path
     assert report.done["events acknowledged"] > 200
     assert report.done["transactions committed"] > 0
     assert report.done["scales"] > 0
+
+
+@soak
+@pytest.mark.timeout(7200)
+@pytest.mark.parametrize("seed", range(2))
+async def test_machines_that_are_lost_and_other_faults_over_a_log_in_a_bucket(tmp_path, seed):
+    schedule = draw_schedule(seed, 25, 6.0, 30.0)
+    assert any(fault.kind is Kind.KILL_STORE for strike in schedule for fault in strike)
+    with beside() as s3:
+        report = await run_storm(tmp_path, seed, schedule, others=KINDS, s3=s3)
+    print(f"seed {seed}: {report}")
+    assert report.faults == 25
 
 
 @soak
