@@ -47,7 +47,7 @@ ROOMS = {
     "local_cluster": (790, "a cluster on one machine: what runs when, its directory, its processes"),
     "model": (2_080, "words that all packages share"),
     "processes": (3_390, "start and end of each kind of process, what it calls, and what a store counts"),
-    "repair": (1_500, "rebuild, repair of chunks, and moves of logs"),
+    "repair": (1_520, "rebuild, repair of chunks, and moves of logs"),
     "rpc": (630, "conversions and refusals; what is generated is not counted"),
     "runtime": (2_650, "all that is of the machine"),
     "security": (2_340, "users, grants, what callers need, tokens, TLS"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headrace.cli.shared_options import JSON, VERBOSE, NotEmpty, option
+from headrace.cli.shared_options import COORDINATOR, JSON, VERBOSE, NotEmpty, option
 from headrace.cli.verbs import Noun
 
 
@@ -14,14 +14,16 @@ def declare(name: str, summary: str) -> Noun:
         """
         headrace log copy --from headrace-data --to s3://bucket/log
         headrace log copy --from s3://bucket/log --to /var/lib/headrace
+        headrace log copy --coordinator zk://localhost:2181/headrace --to s3://bucket/log
         """,
         option(
             *("--from", "source"),
-            required=True,
             metavar="DIR|URI",
             type=NotEmpty("the place"),
-            help="data directory, wherever its log is, which remembers the new place; or a bucket with a log",
+            help="data directory, wherever its log is, which remembers the new place; or a bucket with a "
+            "log (default: where that of the cluster is)",
         ),
+        COORDINATOR,
         option(
             *("--to", "target"),
             required=True,
@@ -31,5 +33,6 @@ def declare(name: str, summary: str) -> Noun:
         ),
         JSON,
         VERBOSE,
+        apart=(("source", "coordinator"),),
     )
     return log

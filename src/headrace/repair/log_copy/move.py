@@ -1,17 +1,21 @@
-"""Where a system has its logs before and after a move, and what remembers that: a data directory, a bucket.
+"""Where a system has its logs before and after a move, and what remembers that: a data directory, a bucket,
+the facts of a cluster.
 
-A bucket is claimed, and a record is changed, once the logs are there and the former ones have ended. Until
-then a bucket with logs and without a claim, and a directory with logs and without a record, are refused by
-every start.
+A bucket is claimed, and record or facts are changed, once the logs are there and the former ones have ended.
+Until then a bucket with logs and without a claim, and a directory with logs and without a record, are refused
+by every start.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from os.path import abspath
 
+from headrace.cluster.facts_node import Facts
+from headrace.cluster.facts_store import update_facts
+from headrace.coordination.contract import Session
 from headrace.data_directory.birth_of_cluster import AsRecorded
 from headrace.data_directory.log_place import check_claim, find_log_system, place_of, prove_log
 from headrace.data_directory.record import (
@@ -23,6 +27,7 @@ from headrace.data_directory.record import (
     recorded_log,
     system_of,
 )
+from headrace.data_directory.shared_directory import check_facts, directory_of, is_in_files
 from headrace.data_directory.taken_directory import take_directory
 from headrace.data_directory.unfinished_rebuild import refuse_unfinished
 from headrace.errors import DataCorruptionError, InvalidArgumentError, PreconditionError
@@ -30,6 +35,7 @@ from headrace.repair.log_copy.log_copy import CopiedLog, LogCopy
 from headrace.runtime.context import Runtime
 from headrace.runtime.directory_lock import DirectoryLock, describe_process
 from headrace.storage.inspect_store import Run
+from headrace.storage.providers.location import StorageLocation
 from headrace.wal.config import WalConfig
 from headrace.wal.logs import Logs
 from headrace.wal.stores import LogPlace, LogSystem, frames_for, make_logs
@@ -62,13 +68,20 @@ class MoveReport:
 
 class LogMove:
     """A move of all logs of a system from ``source`` to ``target``: each a data directory, or the URI of a
-    bucket. A source directory stands for where its logs are, and remembers where they go.
+    bucket. A source directory stands for where its logs are, and remembers where they go; so do the facts of
+    a cluster, whose stores are stopped, if :func:`note_move` follows.
     """
 
     def __init__(
-        self, source: str, target: str, runtime: Runtime, run: Run, on_progress: Callable[[int], None]
+        self,
+        source: str | Facts,
+        target: str,
+        runtime: Runtime,
+        run: Run,
+        on_progress: Callable[[int], None] = lambda _: None,
     ) -> None:
-        self._names = source, target
+        self._source = source
+        self._target = target
         self._runtime = runtime
         self._run = run
         self._on_progress = on_progress
@@ -101,7 +114,9 @@ class LogMove:
     # ---------------------------------------------------------------------------------- before
 
     def _find_source(self, stack: ExitStack) -> tuple[_Place, LogSystem, list[int]]:
-        name = self._names[0]
+        name = self._source
+        if isinstance(name, Facts):
+            return self._find_cluster(stack, name)
         if "://" in name:
             bucket = place_of(name, self._runtime)
             assert bucket is not None
@@ -129,8 +144,26 @@ class LogMove:
             raise InvalidArgumentError(f"{place.name} has no logs yet: start a server with the new place")
         return place, LogSystem(taken.store.system, taken.containers), begun
 
+    def _find_cluster(self, stack: ExitStack, facts: Facts) -> tuple[_Place, LogSystem, list[int]]:
+        if "://" not in self._target or StorageLocation.parse(facts.storage).scheme == "file":
+            raise InvalidArgumentError(
+                f"the log of a cluster moves into a bucket, not to {self._target}, if its chunks are in one, "
+                f"not in {facts.storage}: nothing was changed"
+            )
+        if not facts.opened:
+            raise InvalidArgumentError("the cluster has no logs yet: nothing was changed")
+        check_facts(facts)
+        system, opened = LogSystem(facts.system, facts.containers), sorted(facts.opened)
+        if not is_in_files(facts.log):
+            return _Place(facts.log, "", place_of(facts.log, self._runtime)), system, opened
+        directory = directory_of(facts.log)
+        lock = DirectoryLock(self._runtime.filesystem, directory, describe_process(self._runtime.clock))
+        lock.acquire()
+        stack.callback(lock.release)
+        return _Place(directory, directory, None), system, opened
+
     def _find_target(self, stack: ExitStack, source: _Place, system: LogSystem) -> _Place:
-        name = self._names[1]
+        name = self._target
         if "://" in name:
             bucket = place_of(name, self._runtime)
             assert bucket is not None
@@ -162,8 +195,8 @@ class LogMove:
         cluster = recorded_cluster(files, directory)
         if cluster:
             raise PreconditionError(
-                f"{directory} is that of the cluster at {cluster}, whose log stays where it is: nothing was "
-                "changed"
+                f"{directory} is that of the cluster at {cluster}, and nothing was changed: name that with "
+                "--coordinator in place of --from"
             )
         return directory
 
@@ -201,3 +234,19 @@ class LogMove:
         else:
             log = "" if target.bucket is None else target.name
             raise_format(files, directory, {"system": system.system, "log": log})
+
+
+async def note_move(session: Session, before: Facts, target: str) -> Facts:
+    """Let a cluster have its logs in the bucket ``target`` from now on; return its facts. Idempotent.
+
+    Raises:
+        PreconditionError: they are neither where they were ``before`` nor there.
+        UnknownOutcomeError: the coordinator does not answer. Repeat the move.
+    """
+
+    def change(facts: Facts) -> Facts:
+        if facts.log not in {before.log, target}:
+            raise PreconditionError(f"the log of the cluster has been moved to {facts.log} meanwhile")
+        return replace(facts, log=target, host="")
+
+    return await update_facts(session, change)

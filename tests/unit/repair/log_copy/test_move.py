@@ -3,10 +3,16 @@
 import asyncio
 import json
 import shutil
+from dataclasses import replace
 
 import pytest
 
+from headrace.cluster.facts_node import Facts
+from headrace.coordination.memory import MemoryCoordinator
+from headrace.data_directory.birth_of_cluster import facts_of_directory, found_cluster
+from headrace.data_directory.log_place import place_of
 from headrace.data_directory.record import raise_format
+from headrace.data_directory.shared_directory import take_shared_directory
 from headrace.data_directory.taken_directory import take_directory
 from headrace.errors import (
     DataCorruptionError,
@@ -17,12 +23,15 @@ from headrace.errors import (
 )
 from headrace.processes.config import SegmentStoreConfig
 from headrace.processes.store_server import SegmentStoreServer
-from headrace.repair.log_copy.move import LogMove
+from headrace.repair.log_copy.move import LogMove, note_move
 from headrace.runtime.context import system_runtime
+from headrace.runtime.directory_lock import DirectoryLock
+from headrace.segmentstore.inspection.container_replay import replay_container
+from headrace.wal.stores import find_logs
 from tests.stores.small_s3 import beside
 from tests.unit.data_directory.test_log_place import Choice, bucket
 
-pytestmark = pytest.mark.real_loop
+pytestmark = [pytest.mark.real_loop, pytest.mark.slow]
 
 
 @pytest.fixture(scope="module")
@@ -68,8 +77,9 @@ def take(directory, log, storage=None):
 
 
 def move(source, target):
+    source = source if isinstance(source, Facts) else str(source)
     with asyncio.Runner() as runner:
-        return LogMove(str(source), str(target), system_runtime(), runner.run, lambda _: None).run()
+        return LogMove(source, str(target), system_runtime(), runner.run).run()
 
 
 def record(directory):
@@ -139,7 +149,7 @@ def test_a_directory_in_use_is_refused(data, s3):
 
 def test_the_directory_of_a_cluster_is_refused(data, s3):
     raise_format(system_runtime().filesystem, str(data), {"cluster": "zk://h/root"})
-    with pytest.raises(PreconditionError, match="whose log stays where it is"):
+    with pytest.raises(PreconditionError, match="with --coordinator in place of --from"):
         move(data, bucket(s3, "log"))
     assert not s3.objects
 
@@ -167,3 +177,60 @@ def test_places_that_make_no_move_are_refused(data, s3, tmp_path):
             move(source, target)
     assert list(empty.iterdir()) == []
     assert length(data) == 5
+
+
+def born(coordinator, directory):
+    """Make a cluster of what a server has left in a directory; return its facts, with chunks in a bucket."""
+
+    async def run():
+        session, runtime = await coordinator.open(), system_runtime()
+        with facts_of_directory(str(directory), runtime) as facts:
+            moved = replace(facts, storage="s3://bucket/chunks")
+            return await found_cluster(session, moved, str(directory), "zk://h/root", runtime.filesystem)
+
+    return asyncio.run(run())
+
+
+def note(coordinator, before, target):
+    async def run():
+        return await note_move(await coordinator.open(), before, target)
+
+    return asyncio.run(run())
+
+
+def length_in(facts):
+    """Return how long the segment is in the logs that the facts name."""
+    logs = find_logs("", system_runtime().filesystem, place_of(facts.log, system_runtime()))
+    states = [replay_container(each, logs.log(each)).state.by_name for each in sorted(facts.opened)]
+    return [state["s/t"].durable_length for state in states if "s/t" in state]
+
+
+def test_the_log_of_a_stopped_cluster_moves_from_files_to_a_bucket_to_another_one(data, tmp_path, s3):
+    coordinator, logs = MemoryCoordinator(), [bucket(s3, "log"), bucket(s3, "other")]
+    facts = born(coordinator, data)
+    assert facts.host
+    runtime = system_runtime()
+    store = DirectoryLock(runtime.filesystem, str(data), {"pid": 1}, shared=True)
+    store.acquire()
+    with pytest.raises(DirectoryLockedError):
+        move(facts, logs[0])
+    store.release()
+    for log in logs:
+        report = move(facts, log)
+        assert move(facts, log) == report  # the coordinator did not answer
+        facts = note(coordinator, facts, log)
+        assert (facts.log, facts.host) == (log, "")
+        assert length_in(facts) == [5]
+        taken = asyncio.run(take_shared_directory(facts, runtime, "zk://h/root", str(tmp_path / "store")))
+        taken.release()
+        assert record(tmp_path / "store")["log"] == log
+    with pytest.raises(PreconditionError, match=r"has been moved to .*other"):
+        note(coordinator, replace(facts, log="s3://bucket/third"), "s3://bucket/fourth")
+
+
+def test_a_cluster_whose_chunks_are_files_keeps_its_log(data, s3):
+    facts = replace(born(MemoryCoordinator(), data), storage=f"file://{data}/chunks")
+    for target in (bucket(s3, "log"), str(data)):
+        with pytest.raises(InvalidArgumentError, match="moves into a bucket"):
+            move(facts, target)
+    assert not s3.objects
