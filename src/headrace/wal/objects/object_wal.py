@@ -35,7 +35,9 @@ from headrace.wal.objects.object_names import head_prefix, parse_listing, record
 from headrace.wal.objects.opening_plan import TakenLog, open_log
 from headrace.wal.objects.truncation_plan import check_fence, delete_garbage, truncate_log
 
-_READ_AHEAD: Final = 8
+_READ_AHEAD: Final = 32
+"""Records: most are small, and a read takes as long as an answer of the store."""
+
 _READ_AHEAD_BYTES_MAX: Final = 16 * MIB
 
 
