@@ -3,14 +3,15 @@
 import asyncio
 import os
 import shutil
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 
 import pytest
 
 from headrace.cli.cluster.init import make_facts
-from headrace.client import connect
+from headrace.client import ClientConfig, connect
 from headrace.cluster.facts_store import create_facts
 from headrace.coordination.memory import MemoryCoordinator
+from headrace.errors import NotDurableError
 from headrace.processes.cluster_store import ClusterStoreServer
 from headrace.processes.cluster_store_config import ClusterStoreConfig
 from headrace.processes.controller_config import ControllerServerConfig
@@ -19,6 +20,7 @@ from headrace.security.config import AuthConfig
 from headrace.testing import LocalServer
 from headrace.testing.local_server import HEADRACE, ServerDiedError
 from tests import programs
+from tests.stores.servers import on
 from tests.stores.small_s3 import SmallS3, beside
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.timeout(300)]
@@ -152,3 +154,34 @@ async def test_a_killed_server_moves_its_log_into_a_bucket_and_goes_on_there(tmp
         finally:
             server.kill()
             server.close()
+
+
+@on(["versitygw"])
+async def test_a_machine_that_is_lost_under_load_has_lost_nothing_to_a_real_store(server, tmp_path):
+    places = ("--log", server.uri("log"), "--storage", server.uri("chunks"))
+    lost = LocalServer(tmp_path / "one", *places, "--containers", "2", environment=server.environment)
+    acknowledged = []
+    await asyncio.to_thread(lost.start)
+    with suppress(NotDurableError):  # of events that were in flight
+        async with connect(lost.uri, ClientConfig(close_timeout_s=0.1)) as client:
+            await client.create_scope("s")
+            await client.create_stream("s", "t")
+            writer = await client.event_writer("s", "t")  # which the client closes
+            for number in range(400):
+                acknowledged.append((number, writer.write(b"%d" % number, "key")))
+                if number >= 100:
+                    await acknowledged[number - 100][1]
+            lost.kill()
+            lost.close()
+            acknowledged = [b"%d" % number for number, ack in acknowledged if ack.done()]
+    assert len(acknowledged) >= 300
+    shutil.rmtree(tmp_path / "one")
+    found = LocalServer(tmp_path / "two", *places, environment=server.environment)
+    await asyncio.to_thread(found.start)
+    try:
+        async with connect(found.uri) as client:
+            assert (await read_all(client))[: len(acknowledged)] == acknowledged
+        assert await asyncio.to_thread(found.stop) == 0
+    finally:
+        found.kill()
+        found.close()

@@ -8,12 +8,17 @@ import itertools
 import pytest
 
 from headrace.errors import StorageReadError, StorageWriteError, UnsupportedError
+from headrace.runtime.context import system_runtime
 from headrace.runtime.entropy import SystemEntropy
 from headrace.storage.providers.objects.store_proof import PROOF_PREFIX
 from headrace.storage.providers.stores import prove_store
+from headrace.testing.conformance.wal import LogsContract, WalContract
+from headrace.wal.objects.object_wal import ObjectWal
+from headrace.wal.stores import LogBucket, make_logs
 from tests.stores.faults import StoreFaults
 from tests.stores.providers import StoreContract, provider_at, wrapped
 from tests.stores.servers import GOOD, on
+from tests.unit.wal.world import SMALL
 
 pytestmark = pytest.mark.cluster
 
@@ -73,3 +78,30 @@ async def test_a_store_that_overwrites_is_refused(server):
     with pytest.raises(UnsupportedError, match="overwritten"):
         await prove_store(provider, SystemEntropy())
     assert [each async for page in provider.list(PROOF_PREFIX) for each in page] == []
+
+
+@on(GOOD)
+class TestLog(OnServer, WalContract):
+    @pytest.fixture(autouse=True)
+    async def _store(self, server):
+        self.store = provider_at(server.uri(f"log{next(_places)}"))
+        yield
+        await self.store.close()
+
+    def make_wal(self):
+        return ObjectWal(self.store, 3, SystemEntropy(), SMALL)
+
+
+@on(GOOD)
+class TestLogs(OnServer, LogsContract):
+    @pytest.fixture(autouse=True)
+    async def _made(self, server):
+        self.uri, self.made = server.uri(f"logs{next(_places)}"), []
+        yield
+        for logs in self.made:
+            await logs.close()
+
+    def make_logs(self):
+        bucket = LogBucket(self.uri, lambda: provider_at(self.uri))
+        self.made.append(make_logs("", system_runtime(), SMALL, bucket=bucket))
+        return self.made[-1]
