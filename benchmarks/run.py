@@ -30,6 +30,7 @@ BENCHMARKS = (
     "benchmarks.object_store",
     "benchmarks.object_ingest",
     "benchmarks.bookkeeper_wal",
+    "benchmarks.log_requests",
     "benchmarks.micro.wire_parse",
     "benchmarks.micro.read_index",
     "benchmarks.micro.storage_write",
