@@ -26,6 +26,7 @@ BENCHMARKS = (
     "benchmarks.transactions",
     "benchmarks.cluster",
     "benchmarks.cluster_moves",
+    "benchmarks.lost_store",
     "benchmarks.spark_rates",
     "benchmarks.object_store",
     "benchmarks.object_ingest",
