@@ -29,7 +29,8 @@ def declare(name: str, summary: str) -> Noun:
             required=True,
             metavar="DIR|URI",
             type=NotEmpty("the place"),
-            help="bucket without a log: s3://bucket/prefix, gs://, az://; or the data directory it goes into",
+            help="bucket or BookKeeper without a log: s3://bucket/log, bookkeeper://zk1/ledgers; or the "
+            "data directory it goes into",
         ),
         JSON,
         VERBOSE,

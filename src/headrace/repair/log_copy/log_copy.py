@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable
 from contextlib import aclosing
 from dataclasses import dataclass
 
-from headrace.errors import DataCorruptionError, FencedOutError, InvalidArgumentError
+from headrace.errors import DataCorruptionError, FencedOutError, InvalidArgumentError, UnsupportedError
 from headrace.repair.log_copy.contents import Contents
 from headrace.repair.record_writer import RecordWriter
 from headrace.runtime.clock import Clock
@@ -63,6 +63,7 @@ class LogCopy:
         Raises:
             InvalidArgumentError: there is a log in the new place that is none of this copy, or the logs were
                 moved to another one.
+            UnsupportedError: the new place takes no record as large as one of these.
             FencedOutError: a server has taken one of the logs meanwhile; it goes on with it.
             DataCorruptionError: a log is damaged, or its copy is not the same.
             StorageFullError, WalWriteError, OSError: repeat it.
@@ -140,6 +141,12 @@ class LogCopy:
                     former = find_moved(record.payload)
                     if former:
                         break
+                    if len(record.payload) > target.frame_bytes_max:
+                        raise UnsupportedError(
+                            f"a record of {len(record.payload)} bytes of the log of container {container} is "
+                            f"larger than the {target.frame_bytes_max} that {self._place} takes: nothing was "
+                            "moved"
+                        )
                     contents.add(record.payload)
                     await writer.write(record.payload)
                     self._bytes += len(record.payload)

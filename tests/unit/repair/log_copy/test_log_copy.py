@@ -11,6 +11,7 @@ from headrace.errors import (
     InvalidArgumentError,
     PreconditionError,
     StorageWriteError,
+    UnsupportedError,
     WalWriteError,
 )
 from headrace.repair.log_copy.log_copy import LogCopy
@@ -18,7 +19,8 @@ from headrace.runtime.context import system_runtime
 from headrace.segmentstore.durablelog.frame_reader import FrameReader
 from headrace.storage.providers.memory import MemoryChunkProvider
 from headrace.testing.conformance.wal import append_all, numbered, read_contents
-from headrace.wal.stores import LogBucket, make_logs
+from headrace.wal.stores import LogBookies, LogBucket, make_logs
+from tests.unit.wal.bookkeeper.memory_bookies import MemoryBookies
 from tests.unit.wal.world import SMALL
 
 pytestmark = pytest.mark.real_loop
@@ -41,6 +43,14 @@ class Objects:
 
     def logs(self):
         return make_logs("", system_runtime(), SMALL, place=LogBucket("memory://", lambda: self.store))
+
+
+class Ledgers:
+    def __init__(self, _directory=None):
+        self.bookies = MemoryBookies()
+
+    def logs(self):
+        return make_logs("", system_runtime(), SMALL, place=LogBookies(self.bookies.cluster()))
 
 
 async def write(place, container, count, start=0):
@@ -77,10 +87,10 @@ def everything(place, container):
 
 
 @pytest.fixture(
-    params=itertools.product((Files, Objects), repeat=2),
+    params=itertools.product((Files, Objects, Ledgers), repeat=2),
     ids=lambda kinds: "-".join(k.__name__ for k in kinds),
 )
-def places(request, tmp_path):
+async def places(request, tmp_path):
     for name in ("one", "two"):
         (tmp_path / name).mkdir()
     return [kind(tmp_path / name) for kind, name in zip(request.param, ("one", "two"), strict=True)]
@@ -206,6 +216,22 @@ async def test_a_server_that_takes_a_log_while_it_is_copied_goes_on_with_it(tmp_
         await copy(source, Files(tmp_path))
     assert everything(source, 0) == numbered(4)
     assert everything(source, 1) == numbered(3)
+
+
+class LargeFiles(Files):
+    def logs(self):
+        return make_logs(str(self.directory), system_runtime())
+
+
+async def test_a_record_that_the_new_place_does_not_take_is_refused_and_the_former_log_goes_on(tmp_path):
+    source, large = LargeFiles(tmp_path), bytes(SMALL.frame_bytes_max + 1)
+    wal = source.logs().make_wal(0)
+    await wal.open()
+    await append_all(wal, [large])
+    await wal.close()
+    with pytest.raises(UnsupportedError, match="larger than the"):
+        await copy(source, Objects(), [0])
+    assert everything(source, 0) == [large]
 
 
 class LosingStore(MemoryChunkProvider):
