@@ -18,11 +18,21 @@ def collect_rarely() -> None:
     gc.set_threshold(*THRESHOLDS)
 
 
+_is_tuned = False
+
+
+def is_tuned() -> bool:
+    """Whether this process has frozen what it has built. The collector would count it, object by object."""
+    return _is_tuned
+
+
 def tune_collector() -> None:
     """Collect once, freeze what start-up has built, and make collections rare.
 
     Call it when everything is imported and before the first connection is served.
     """
+    global _is_tuned  # noqa: PLW0603 - of the process, as the collector is
     gc.collect()
     gc.freeze()
     collect_rarely()
+    _is_tuned = True

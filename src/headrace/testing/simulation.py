@@ -27,6 +27,7 @@ from dataclasses import dataclass
 from types import CoroutineType
 from typing import Any, Final, Generic, TypeVar
 
+from headrace.runtime.collector import is_tuned
 from headrace.runtime.entropy import SeededEntropy
 from headrace.testing.clock import SimulatedClock
 from headrace.testing.disk import DiskConfig, SimulatedDisk
@@ -242,7 +243,7 @@ def _deterministic_collector() -> Iterator[None]:
     The loop collects at moments of its own; what was there before is frozen, so that this is cheap. In a
     process that has frozen its own modules, that stays so: every later collection would go through them.
     """
-    was_enabled, was_frozen = gc.isenabled(), gc.get_freeze_count() > 0
+    was_enabled, was_frozen = gc.isenabled(), is_tuned()
     gc.disable()
     if was_frozen:
         gc.collect()  # else what an earlier run has left would stay for ever

@@ -1,6 +1,6 @@
 import gc
 
-from headrace.runtime.collector import THRESHOLDS, tune_collector
+from headrace.runtime.collector import THRESHOLDS, is_tuned, tune_collector
 
 
 def test_tuning_sets_the_thresholds_and_freezes_what_exists():
@@ -9,6 +9,6 @@ def test_tuning_sets_the_thresholds_and_freezes_what_exists():
         tune_collector()
         assert gc.get_threshold() == THRESHOLDS
         assert gc.get_freeze_count() > 1000
+        assert is_tuned()
     finally:
-        gc.unfreeze()
         gc.set_threshold(*before)

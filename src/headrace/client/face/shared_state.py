@@ -27,6 +27,8 @@ class SharedStateFace(ClientCore):
     ) -> Opening[RevisionedStream]:
         """Open a stream of one segment whose writers agree on its order.
 
+        >>> await client.create_stream("demo/log", segments=1)
+        True
         >>> async with client.revisioned("demo/log") as log:
         ...     revision = await log.append(b"first", after=await log.oldest())
 
@@ -59,6 +61,8 @@ class SharedStateFace(ClientCore):
     ) -> Opening[Synchronizer[S, Any]]:
         """Open a state that several processes share over a stream of one segment.
 
+        >>> await client.create_stream("demo/settings", segments=1)
+        True
         >>> def apply(state, update):
         ...     return {**state, **update}
         >>> async with client.synchronizer("demo/settings", initial={}, apply=apply) as settings:
