@@ -4,7 +4,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
-PYTEST := $(BIN)/python -m pytest -q -n $(or $(PROCESSES),3) --dist worksteal
+PYTEST := $(BIN)/python -m pytest -q -n $(or $(PROCESSES),4) --dist worksteal
 
 # What is compiled once is kept, beside the environment: tests start hundreds of processes.
 unexport PYTHONDONTWRITEBYTECODE
@@ -28,9 +28,9 @@ quick: setup  ## a minute: format, lint, types, layers, drivers, unit tests (not
 
 # Two processes, each with tests of its own, take a third less CPU than two that both find all of them.
 QUICK := $(PYTEST) -n 0 --hypothesis-profile=dev -m "not slow and not cluster"
-QUICK_STORE := tests/unit/btree tests/unit/segmentstore tests/unit/storage tests/unit/wal
+QUICK_STORE := tests/unit/btree tests/unit/client tests/unit/segmentstore tests/unit/storage tests/unit/wal
 
-quick-store:  ## of quick, the unit tests of logs and segments
+quick-store:  ## of quick, the unit tests of logs, segments and the client
 	$(QUICK) $(QUICK_STORE) $(PYTEST_ARGS)
 
 quick-rest:  ## of quick, all other tests
