@@ -84,6 +84,9 @@ class FakeStore:
         """Refuse appends once, and answer all but the first of them only after the writer was set up again.
         """
         self._late_refusals: list[bytes] = []
+        self.store_late = False
+        """Store a conditional append only when its writer was set up again, over another connection."""
+        self._late_appends: list = []
         self.coalesce = False
         self.judge = lambda token: None
         """Says with which error code a token is refused; None: it is not."""
@@ -167,6 +170,8 @@ class FakeStore:
                 await self._flush(writer, session, replies)
                 replies.clear()
                 writer.write(encode(self._setup(command, session)))
+                while self._late_appends:
+                    self._append_if(*self._late_appends.pop())
                 for refusal in self._late_refusals:
                     writer.write(refusal)
                 self._late_refusals.clear()
@@ -260,17 +265,21 @@ class FakeStore:
         )
 
     def _append_if(self, command, session):
-        """Append on condition of the length, as a store does: first of the number, then of the length."""
+        """Append on condition of the length, then of the number."""
+        if self.store_late:
+            self.store_late = False
+            self._late_appends.append((command, dict(session)))
+            raise DropConnectionError
         if command.writer_id not in session or self.faults.hits(self.faults.drop_before_append):
             raise DropConnectionError
         name, last = session[command.writer_id]
         segment = self.segments[name]
         if segment.sealed:
             return c.SegmentIsSealed(command.request_id, name, "", 0)
-        if segment.writers.get(command.writer_id, INT64_MIN) != last or command.event_number <= last:
-            return c.InvalidEventNumber(command.writer_id, command.request_id)
         if len(segment.data) != command.expected_offset:
             return c.ConditionalCheckFailed(command.writer_id, command.event_number, command.request_id)
+        if segment.writers.get(command.writer_id, INT64_MIN) != last or command.event_number <= last:
+            return c.InvalidEventNumber(command.writer_id, command.request_id)
         segment.data += struct.pack(">ii", 0, len(command.event)) + command.event
         session[command.writer_id][1] = segment.writers[command.writer_id] = command.event_number
         segment.wake()

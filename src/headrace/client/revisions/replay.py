@@ -18,7 +18,10 @@ U = TypeVar("U")
 
 
 class Replay(Generic[S, U]):
-    """The state as far as it was read. ``revision`` None: none was met yet."""
+    """The state as far as it was read.
+
+    ``needs_state``: no whole state was met yet, or updates were truncated that the state has not.
+    """
 
     def __init__(
         self,
@@ -27,6 +30,7 @@ class Replay(Generic[S, U]):
         apply: Callable[[S, U], S],
     ) -> None:
         self.revision: Revision | None = None
+        self.needs_state = True
         self._state: S | None = None
         self._decode_state = decode_state
         self._decode_update = decode_update
@@ -40,11 +44,11 @@ class Replay(Generic[S, U]):
 
     def restart(self) -> None:
         """Updates were truncated that the state has not: only a whole state helps."""
-        self._state, self.revision = None, None
+        self.needs_state = True
 
     def adopt(self, state: S, revision: Revision) -> None:
         """Take a state that was made here, and is durable at ``revision``."""
-        self._state, self.revision = state, revision
+        self._state, self.revision, self.needs_state = state, revision, False
 
     def read(self, payload: bytes | memoryview, end_offset: int) -> None:
         """Take the entry that ends at ``end_offset``.
@@ -59,10 +63,10 @@ class Replay(Generic[S, U]):
         try:
             if isinstance(entry, StateEntry):
                 revision = Revision(end_offset)
-                if self.revision is None or revision > self.revision:
+                if self.needs_state or self.revision is None or revision > self.revision:
                     self.adopt(self._decode_state(bytes(entry.state)), revision)
                 return
-            if self.revision is None:
+            if self.needs_state or self.revision is None:
                 return
             state, reached = self.state, self.revision
             for index, update in enumerate(entry.updates):

@@ -185,7 +185,7 @@ class Synchronizer(OfOneProcess, Generic[S, U]):
     async def _read(self) -> None:
         """Read up to the tail; write the initial state if there is none yet."""
         await self._read_on()
-        if self._replay.revision is not None:
+        if not self._replay.needs_state:
             return
         encoded = encode_state(self._codec.encode(self._initial))
         revision = await self._stream.append_if(encoded, Revision(0))
@@ -193,24 +193,26 @@ class Synchronizer(OfOneProcess, Generic[S, U]):
             self._replay.adopt(self._initial, revision)
             return
         await self._read_on()  # somebody else was faster, or there is something else
-        if self._replay.revision is None:
+        if self._replay.needs_state:
             raise DataCorruptionError(
                 f"{self._stream.place} holds no whole state: it was truncated behind the last one, or has "
                 "other entries"
             )
 
     async def _read_on(self) -> None:
-        after = self._replay.revision
+        after = None if self._replay.needs_state else self._replay.revision
         while True:
             if after is None:
-                after = self._mark = await self._stream.mark()
+                self._mark = await self._stream.mark()
+                # The mark may lie in what somebody truncated by hand.
+                after = max(await self._stream.oldest(), self._mark or Revision(0))
             try:
                 async for entry in self._stream.read(after):
                     self._replay.read(entry.data, entry.end_offset)
                 return
             except SegmentTruncatedError:
                 self._replay.restart()
-                after = await self._stream.mark() or await self._stream.oldest()
+                after = None
 
     # ------------------------------------------------------------------------------ updating
 
@@ -243,6 +245,8 @@ class Synchronizer(OfOneProcess, Generic[S, U]):
         """Append what ``taken`` make of the state, together; what does not fit waits for the next entry."""
         try:
             while True:
+                if self._replay.needs_state:
+                    await self._read()
                 batch = _Batch(self._replay.state, self._codec, self._apply)
                 left = batch.fill(taken)
                 if batch.updates:

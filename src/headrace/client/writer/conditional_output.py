@@ -99,7 +99,14 @@ class ConditionalOutput:
                 connection.send(
                     ConditionalAppend(self._writer_id, self._number, expected_offset, event, self._request_id)
                 )
-                return bool(await self._wait_answer())
+                if await self._wait_answer():
+                    return True
+                if doubt is None:
+                    return False
+                # An attempt whose answer was lost may have been stored meanwhile: then it made the length
+                # another one.
+                self._detach()
+                return await self._set_up() >= self._number
             except ClosedError as error:
                 raise error if doubt is None else doubt from error
             except (OwnershipError, UnknownOutcomeError, TokenExpiredError, ProtocolError) as error:

@@ -79,6 +79,14 @@ async def test_lost_connections_double_and_lose_no_entry(system, log):
     assert await entries_of(log) == [b"%d" % number for number in range(40)]
 
 
+async def test_an_append_that_is_stored_after_its_writer_was_set_up_again_is_stored_once(system, log):
+    first = await log.append(b"first")
+    system.store.store_late = True
+    second = await log.append(b"second")
+    assert await log.append(b"third", after=second) == await log.latest()
+    assert await entries_of(log, first) == [b"second", b"third"]
+
+
 async def test_of_several_writers_at_one_revision_one_is_first(system, log):
     system.store.faults.drop_after_append = 0.2
     async with connect(system.uri) as other_client, other_client.revisioned("s/t") as other:
