@@ -11,6 +11,7 @@ from headrace.client.connections.pool import ConnectionPool
 from headrace.client.connections.tls import tls_context
 from headrace.client.control.controller import Controller
 from headrace.client.control.key_value_tables import KeyValueTables
+from headrace.client.control.reader_groups import ReaderGroups
 from headrace.client.control.segments import Segments
 from headrace.client.control.stream_times import StreamTimes
 from headrace.client.control.streams import Streams
@@ -58,6 +59,7 @@ class ClientCore(OfOneProcess):
         self._owner_calls = OwnerCalls(self._services, config.reader.reconnect)
         self._calls = SegmentCalls(self._owner_calls)
         self._tables = KeyValueTables(self._controller)
+        self._groups = ReaderGroups(self._controller)
         self._cuts = Cuts(self._services, self._calls, config.reader)
         self._closed = False
 
