@@ -67,6 +67,7 @@ class SimulatedLoop(NumberedLoop):
         loop_time: LoopTime | None = None,
         iteration_s: float = 0.0,
         limit_s: float = 3_600.0,
+        callbacks_max: int | None = None,
         trace_callbacks: bool = False,
         lines_retained: int | None = None,
     ) -> None:
@@ -79,6 +80,7 @@ class SimulatedLoop(NumberedLoop):
             iteration_s: what one iteration takes, whatever is executed in it. Above 0 a program that polls
                 without waiting makes progress, as on a real loop; else it is a livelock.
             limit_s: how much virtual time the program has.
+            callbacks_max: how many callbacks it has; None: as many as fit into the time.
             trace_callbacks: whether each of them leaves a line in the trace.
             lines_retained: of the trace.
         """
@@ -98,6 +100,7 @@ class SimulatedLoop(NumberedLoop):
         self._now = TIME_START_S
         self._iteration_s = iteration_s
         self._limit_at = TIME_START_S + limit_s
+        self._callbacks_max = callbacks_max
         self._ready: deque[SimulatedHandle] = deque()
         self._parked: list[SimulatedHandle] = []
         """Callbacks of paused processes that became ready."""
@@ -243,6 +246,8 @@ class SimulatedLoop(NumberedLoop):
                     self._tasks.pop(handle.task, None)
         self._spins += len(ready)
         self._collect_garbage(len(ready))
+        if self._callbacks_max is not None and self.callbacks_run > self._callbacks_max:
+            raise TimeLimitError(f"still running after {self.callbacks_run} callbacks{self.describe_tasks()}")
         if self._spins > SPINS_MAX:
             raise LivelockError(f"{self._spins} callbacks ran at {self._now}{self.describe_tasks()}")
 

@@ -90,6 +90,21 @@ def test_a_program_that_polls_makes_progress_if_iterations_take_time():
     assert 1.0 <= elapsed_s < 1.01
 
 
+def test_a_program_that_waits_for_what_never_comes_while_others_go_on_is_over_after_so_many_callbacks():
+    def tick():
+        loop.call_later(0.001, tick)
+
+    async def scenario():
+        asyncio.current_task().set_name("the patient one")
+        tick()
+        await asyncio.Event().wait()
+
+    loop = SimulatedLoop(SeededEntropy(0), callbacks_max=1_000)
+    with pytest.raises(TimeLimitError, match=r"(?s)after 1001 callbacks.*the patient one waits in"):
+        loop.run_until_complete(scenario())
+    loop.close()
+
+
 def test_a_program_that_takes_too_long_is_stopped():
     async def scenario():
         while True:  # noqa: ASYNC110 - it never ends, that is the point
