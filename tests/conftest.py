@@ -1,5 +1,6 @@
 """What every test may rely on, however the run was started."""
 
+import os
 import signal
 
 import pytest
@@ -17,6 +18,7 @@ from tests.servers import CLUSTER, kinds
 
 settings.load_profile("check")  # unless --hypothesis-profile names another one
 LocalServer.popen = small_servers.Popen
+os.environ["HEADRACE_CONTEXT"] = ""  # what a person has named on this machine is not meant by tests
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # A run in the background of a shell ignores interrupts, and so would every process that a test starts.

@@ -59,6 +59,10 @@ _NOUNS: Final = {
         "headrace.cli.log.command",
         "Move the write-ahead log of a stopped system to another place.",
     ),
+    "context": (
+        "headrace.cli.context.command",
+        "Give servers names, and say which one is meant where none is given.",
+    ),
     "config": (
         "headrace.cli.config.command",
         "Show the settings of a server and where they come from; check a file of them.",

@@ -12,8 +12,10 @@ from typing import Any, Final
 import click
 from click.core import ParameterSource
 
+from headrace.cli.contexts import ServerContext, give_credentials, used_context
 from headrace.cli.servers import Connection, RestServer
 from headrace.cli.shared_options import JSON, REST, TLS_CA, URI, VERBOSE, Several
+from headrace.errors import HeadraceError
 
 URI_META: Final = "headrace.uri"
 """Where a context says which controller its verb was pointed at."""
@@ -76,6 +78,8 @@ class Verb(_EndsWithExamples):
         )
         self._apart = [*apart, needed] if needed else list(apart)
         self._needed = needed
+        self._named: ServerContext | None = None
+        """The server that is meant where none is given, once words are parsed."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         for parameter in self.params:
@@ -95,6 +99,32 @@ class Verb(_EndsWithExamples):
             self._check_apart(ctx)
         return rest
 
+    def make_context(
+        self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
+    ) -> click.Context:
+        if URI in self.params or REST in self.params:
+            try:
+                self._named = used_context()
+            except HeadraceError:
+                if not extra.get("resilient_parsing"):  # a person who types is not interrupted
+                    raise
+            if self._named is not None:
+                extra["default_map"] = self._named.defaults(asks_rest=URI not in self.params)
+        return super().make_context(info_name, args, parent, **extra)
+
+    def _settle_context(self, ctx: click.Context) -> None:
+        """Take authorities and the user of a named server if its address is taken, else neither."""
+        named = self._named
+        if named is None:
+            return
+        source = ctx.get_parameter_source(str((URI if URI in self.params else REST).name))
+        if source is ParameterSource.DEFAULT_MAP:
+            give_credentials(named, os.environ)
+        elif source is ParameterSource.DEFAULT:
+            ctx.fail("The context that is used has no REST address: give --rest.")
+        elif ctx.get_parameter_source(str(TLS_CA.name)) is ParameterSource.DEFAULT_MAP:
+            ctx.params[str(TLS_CA.name)] = None
+
     def _check_apart(self, ctx: click.Context) -> None:
         options = {parameter.name: parameter.opts[-1] for parameter in self.params}
         for group in self._apart:
@@ -109,6 +139,7 @@ class Verb(_EndsWithExamples):
                 ctx.fail(f"One of {', '.join(options[name] for name in group)} is needed.")
 
     def invoke(self, ctx: click.Context) -> Any:
+        self._settle_context(ctx)
         chosen = ctx.params
         authorities = chosen.pop(TLS_CA.name, None)
         if URI.name in chosen:

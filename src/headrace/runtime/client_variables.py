@@ -10,6 +10,8 @@ PASSWORD_VARIABLE: Final = "HEADRACE_PASSWORD"  # noqa: S105 - the name of a var
 TLS_CA_VARIABLE: Final = "HEADRACE_TLS_CA"
 COORDINATOR_VARIABLE: Final = "HEADRACE_COORDINATOR"
 """Also of processes of a cluster: the option that names it reads it."""
+CONTEXT_VARIABLE: Final = "HEADRACE_CONTEXT"
+"""Which of the servers that a person has named is meant by the command line; empty: none."""
 DEBUG_VARIABLE: Final = "HEADRACE_DEBUG"
 """Whether errors keep the frames of the client."""
 
@@ -24,6 +26,14 @@ CREDENTIAL_VARIABLES: Final = (
 """Where credentials come from: ours, then those of other clients of the protocol."""
 
 CLIENT_VARIABLES: Final = frozenset(
-    {URI_VARIABLE, USER_VARIABLE, PASSWORD_VARIABLE, TLS_CA_VARIABLE, COORDINATOR_VARIABLE, DEBUG_VARIABLE}
+    {
+        URI_VARIABLE,
+        USER_VARIABLE,
+        PASSWORD_VARIABLE,
+        TLS_CA_VARIABLE,
+        COORDINATOR_VARIABLE,
+        CONTEXT_VARIABLE,
+        DEBUG_VARIABLE,
+    }
 )
 """They start like the settings of servers and are none."""

@@ -98,7 +98,7 @@ def test_a_process_that_cannot_exist_holds_nothing(data, pid):
 
 def test_the_variable_of_the_server_is_obeyed(data, monkeypatch, capsys):
     monkeypatch.setenv(DATA_DIR_VARIABLE, str(data))
-    assert load(StandaloneConfig, environment=os.environ).data_dir == str(data)
+    assert load(StandaloneConfig, environment={DATA_DIR_VARIABLE: str(data)}).data_dir == str(data)
     for words in (["inspect", "wal"], ["check", "container"]):
         assert main(words) == 0
         assert "has no log yet" in capsys.readouterr().out

@@ -87,6 +87,10 @@ def test_every_verb_is_there():
         "storage repair",
         "storage copy",
         *(f"storage optimiser {verb}" for verb in ("status", "pause", "resume")),
+        "context add",
+        "context list",
+        "context remove",
+        "context use",
         "config show",
         "config check",
         "bench",
@@ -135,7 +139,7 @@ def test_what_is_given_is_what_the_function_of_the_verb_takes(path):
 
 OFFLINE = {
     *("standalone", "segmentstore", "demo", "completion", "controller", "user", "inspect", "check"),
-    *("storage", "config", "cluster", "log"),
+    *("storage", "config", "context", "cluster", "log"),
 }
 
 

@@ -187,7 +187,8 @@ def _declare_changes(stream: Noun) -> None:
     )
     stream.verb(
         *("purge", "headrace.cli.stream.purge", "purge_stream"),
-        "Make what was truncated unreadable at once: in the log, in long-term storage, on every disk.",
+        "Make what was truncated unreadable at once: in the log, in long-term storage, on every disk "
+        "(on those of bookies when these compact).",
         "headrace stream purge demo/orders --rest 127.0.0.1:10080 --yes",
         STREAM,
         YES,

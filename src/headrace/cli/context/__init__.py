@@ -1,0 +1,1 @@
+"""``headrace context``: servers under names of a person's own."""
