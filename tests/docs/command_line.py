@@ -22,7 +22,8 @@ def make_command(directory):
     command.parent.mkdir(parents=True)
     command.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m headrace.cli.main "$@"\n')
     command.chmod(0o755)
-    return {**os.environ, "PATH": f"{command.parent}:{os.environ['PATH']}"}
+    path = f"{command.parent}:{os.environ['PATH']}"
+    return {**os.environ, "PATH": path, "XDG_CONFIG_HOME": str(directory / "config")}
 
 
 def run_pipeline(line, **options):

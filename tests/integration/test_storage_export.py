@@ -134,3 +134,36 @@ async def test_a_part_that_changed_is_found(tmp_path, run):
         words = ("import", "--from", export, "--uri", server.uri, "--as", "demo/again")
         code, _, err = await run(*words)
         assert (code, "not those that were exported" in err) == (6, True)
+
+
+async def test_a_stream_is_exported_from_a_running_server_while_it_is_written(tmp_path, run):
+    export, gone = tmp_path / "export", tmp_path / "gone"
+    with LocalServer(tmp_path / "old", environment=SETTINGS) as server:
+        async with connect(server.uri) as client:
+            await make(server)
+            start = await client.tail_cut("demo", "bytes")
+            async with client.byte_writer("demo", "bytes") as writer:
+                await writer.write(b"more")
+            await client.truncate_stream(start)
+            writing = asyncio.create_task(write(client, "scaled", range(100, 200)))
+            words = ("--online", "--uri", server.uri, "--to", export)
+            code, out, err = await run("export", "demo/scaled", "demo/wide", "demo/bytes", *words, "--json")
+            assert code == 0, err
+            await writing
+            lines = {line["segment"]: line for line in map(json.loads, out.splitlines())}
+            assert len(lines) == 3 + 3 + 1
+            assert (lines["demo/bytes/0.#epoch.0"]["start"], lines["demo/bytes/0.#epoch.0"]["length"]) == (
+                256_000,
+                256_004,
+            )
+            code, _, err = await run("export", "demo/none", "--online", "--uri", server.uri, "--to", gone)
+            assert (code, "demo/none" in err) == (2, True)
+            words = ("--from", export, "--uri", server.uri)
+            for stream in ("scaled", "wide"):
+                code, _, err = await run("import", f"demo/{stream}", *words, "--as", f"demo/{stream}-again")
+                assert code == 0, err
+            assert await read(client, "wide-again") == await read(client, "wide")
+            found = await read(client, "scaled-again")
+    for key, events in found.items():
+        assert len(events) >= 100
+        assert events == [event(key, number) for number in range(len(events))]

@@ -7,6 +7,7 @@ from headrace.cli.shared_options import (
     CONNECTION,
     COORDINATOR,
     DATA,
+    DATA_DIR,
     JSON,
     REST_SERVER,
     VERBOSE,
@@ -117,15 +118,20 @@ def _declare_moves(storage: Noun) -> None:
     )
     storage.verb(
         *("export", "headrace.cli.storage.export", "export"),
-        "The bytes of streams out of the data of a stopped server, in the header-file layout.",
+        "The bytes of streams out of the data of a stopped server, or through a running one, in the "
+        "header-file layout.",
         """
+        headrace storage export demo/orders --online --to /backup/orders
         headrace storage export demo/orders --data-dir headrace-data --to /backup/orders
         headrace storage export demo/orders/0.#epoch.0 --to s3://backup/orders
         """,
+        flag("--online", help="through the running server, up to what it has now"),
         argument(*("names", "NAME", "SCOPE/STREAM, or the full name of a segment"), nargs=-1, required=True),
         option("--to", "target", required=True, metavar="DIR|URI", help="where they go"),
         _STORAGE,
-        *DATA,
+        DATA_DIR,
+        *CONNECTION,
+        apart=[("online", "data_dir"), ("online", "storage")],
     )
     storage.verb(
         *("import", "headrace.cli.storage.import_", "import_streams"),

@@ -1,49 +1,51 @@
-"""``headrace storage export``: the bytes of segments out of the data of a stopped server."""
+"""``headrace storage export``: bytes of segments out of the data of a stopped server, or of a running one."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
-from typing import Final
-
-from crc32c import crc32c
 
 from headrace.cli.inspect.attribute_names import attribute_name
 from headrace.cli.inspect.chunk_access import ChunkAccess
 from headrace.cli.inspect.data import InspectedData, open_data
 from headrace.cli.output import print_json, print_line, printable
 from headrace.cli.progress import Progress
-from headrace.cli.storage.export_places import open_place
+from headrace.cli.servers import Connection
+from headrace.cli.storage.export_online import export_online
+from headrace.cli.storage.exported_segments import open_new_export, put_list, put_segment
 from headrace.errors import (
     DataCorruptionError,
     DirectoryLockedError,
     InvalidArgumentError,
 )
-from headrace.limits import MIB
 from headrace.model import attributes as attr
 from headrace.model.names import find_stream_segment
-from headrace.runtime.clock import SystemClock
 from headrace.segmentstore.inspection.container_check import replay_with_catalogue
 from headrace.segmentstore.inspection.container_replay import ReplayedContainer
 from headrace.segmentstore.inspection.inactive_segments import read_inactive
 from headrace.segmentstore.inspection.segment_content import SegmentContents
 from headrace.segmentstore.state.segment_state import SegmentState
-from headrace.storage.identity_format import IDENTITY_NAME
-from headrace.storage.providers.files.chunk_paths import encode_chunk_path
-from headrace.storage.transfer.export_format import LIST_NAME, ExportedSegment, encode_list
-from headrace.storage.transfer.header_layout import HeaderEntry, encode_header, header_name, part_name
+from headrace.storage.transfer.export_format import ExportedSegment
 from headrace.storage.transfer.plain_files import ExportPlace
 
-PART_BYTES: Final = 64 * MIB
 
-_OF_STORES: Final = (IDENTITY_NAME, encode_chunk_path(IDENTITY_NAME))
-"""What a store of chunks has: an object, or a file."""
-
-
-def export(*, names: Sequence[str], target: str, storage: str | None, data_dir: str, as_json: bool) -> None:
+def export(
+    *,
+    names: Sequence[str],
+    target: str,
+    storage: str | None,
+    data_dir: str,
+    online: bool,
+    connection: Connection,
+    as_json: bool,
+) -> None:
     """Export, then say what was. An export that breaks off has no list."""
     with Progress("exporting", "B", quiet=as_json) as progress:
-        exported = _export(set(names), target, data_dir, ChunkAccess(storage or "", progress=progress))
+        if online:
+            with open_new_export(target) as place:
+                exported = export_online(connection, names, place, progress)
+        else:
+            exported = _export(set(names), target, data_dir, ChunkAccess(storage or "", progress=progress))
     for segment in exported:
         if as_json:
             print_json(asdict(segment))
@@ -57,11 +59,7 @@ def _export(wanted: set[str], target: str, data_dir: str, access: ChunkAccess) -
     if data.locked:
         raise DirectoryLockedError(data.directory, f"{data.holder}: stop it first")
     data.check_system()
-    with open_place(target) as place:
-        if any(place.find_length(name) is not None for name in _OF_STORES):
-            raise InvalidArgumentError(f"{target} is the store of a system: choose another place")
-        if place.find_length(LIST_NAME) is not None:
-            raise InvalidArgumentError(f"{target} holds an export already: choose another place")
+    with open_new_export(target) as place:
         exported: list[ExportedSegment] = []
         for container_id in data.with_logs(None, json=False):
             exported += _export_container(data, container_id, wanted, place)
@@ -70,7 +68,7 @@ def _export(wanted: set[str], target: str, data_dir: str, access: ChunkAccess) -
             raise InvalidArgumentError(
                 f"{data.directory} has no stream or segment {min(missing)!r}: give SCOPE/STREAM"
             )
-        place.put(LIST_NAME, [encode_list(exported, SystemClock().now_ms())])
+        put_list(place, exported)
     return exported
 
 
@@ -101,8 +99,6 @@ def _export_all(
     segments = list(segments)
     contents = SegmentContents(replayed, segments, data.chunks)
     for state in segments:
-        if place.find_length(header_name(state.name)) is not None:
-            raise InvalidArgumentError(f"there is a segment {state.name!r} already: choose another place")
         try:
             yield _export_segment(contents, state, place)
         except DataCorruptionError as error:
@@ -113,28 +109,8 @@ def _export_all(
 
 
 def _export_segment(contents: SegmentContents, state: SegmentState, place: ExportPlace) -> ExportedSegment:
-    entries: list[HeaderEntry] = []
-    checksum, pending, size = 0, list[bytes](), 0
-    offset = state.start_offset
-
-    def put_part() -> None:
-        nonlocal offset, size
-        entries.append(HeaderEntry(offset, part_name(state.name, offset)))
-        place.put(entries[-1].name, pending)
-        offset += size
-        size = 0
-        pending.clear()
-
-    for _, piece in contents.pieces(state):
-        checksum = crc32c(piece, checksum)
-        for begin in range(0, len(piece), PART_BYTES):
-            part = bytes(piece[begin : begin + PART_BYTES])
-            if size + len(part) > PART_BYTES:
-                put_part()
-            pending.append(part)
-            size += len(part)
-    put_part()  # also of no bytes: the header says where the segment begins
-    place.put(header_name(state.name), [encode_header(entries)])
+    pieces = (piece for _, piece in contents.pieces(state))
+    checksum = put_segment(place, state.name, state.start_offset, pieces)
     core = {
         attribute_name(key): value
         for key, value in state.attributes.accepted.items()
