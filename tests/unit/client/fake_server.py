@@ -357,6 +357,7 @@ class FakeController(ControllerServiceServicer):
     def __init__(self, store: FakeStore) -> None:
         self.store = store
         self.epochs: dict[tuple[str, str], list[dict[int, KeyRange]]] = {}
+        self.tags: dict[tuple[str, str], list[str]] = {}
         self.sealed_streams: set[tuple[str, str]] = set()
         self.heads: dict[tuple[str, str], dict[int, int]] = {}
         self.txns: dict[int, tuple[str, str, list[int], int]] = {}
@@ -390,7 +391,8 @@ class FakeController(ControllerServiceServicer):
 
     # ---- what tests do
 
-    def create(self, scope, stream, segments=1, first=0):
+    def create(self, scope, stream, segments=1, first=0, tags=()):
+        self.tags[scope, stream] = list(tags)
         ranges = split_evenly(FULL_RANGE, segments)
         self.epochs[scope, stream] = [{make_segment_id(first + n, 0): r for n, r in enumerate(ranges)}]
         for segment_id in self.epochs[scope, stream][0]:
@@ -452,8 +454,13 @@ class FakeController(ControllerServiceServicer):
         name = self._key(request.streamInfo)
         if name in self.epochs:
             return pb.CreateStreamStatus(status=2)
-        self.create(*name, request.scalingPolicy.minNumSegments)
+        self.create(*name, request.scalingPolicy.minNumSegments, tags=request.tags.tag)
         return pb.CreateStreamStatus(status=0)
+
+    async def updateStream(self, request, context):
+        name = await self._known(request.streamInfo, context)
+        self.tags[name] = list(request.tags.tag)
+        return pb.UpdateStreamStatus(status=0)
 
     async def listStreamsInScope(self, request, context):
         if request.continuationToken.token:
@@ -464,7 +471,9 @@ class FakeController(ControllerServiceServicer):
     async def getStreamConfiguration(self, request, context):
         name = await self._known(request, context)
         return pb.StreamConfig(
-            streamInfo=request, scalingPolicy=pb.ScalingPolicy(minNumSegments=len(self.epochs[name][0]))
+            streamInfo=request,
+            scalingPolicy=pb.ScalingPolicy(minNumSegments=len(self.epochs[name][0])),
+            tags=pb.Tags(tag=self.tags[name]),
         )
 
     async def getCurrentSegments(self, request, context):

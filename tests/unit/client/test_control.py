@@ -12,6 +12,7 @@ from headrace.errors import (
     UnsupportedError,
 )
 from headrace.model.key_space import FULL_RANGE, split_evenly
+from headrace.model.policies import StreamConfiguration
 
 
 async def test_a_call_that_fails_for_a_while_is_repeated(system, client):
@@ -119,3 +120,18 @@ async def test_a_sealed_stream_has_no_current_segments(system, client):
     assert await client.current_segments("s", "t") == []
     with pytest.raises(StreamSealedError):
         await client.byte_writer("s", "t")
+
+
+async def test_whether_a_stream_has_records_is_said_when_it_is_created_and_never_again(system, client):
+    await client.create_scope("s")
+    await client.create_stream("s/records", tags=["shop"], records=True)
+    await client.create_stream("s/plain")
+    await client.update_stream("s/records", tags=[])  # names of others
+    made = await client.stream_configuration("s/records")
+    assert made.tags == {"headrace.records=1"}
+    plain = StreamConfiguration()
+    for stream, configuration in (("s/records", plain), ("s/plain", made)):
+        with pytest.raises(InvalidArgumentError, match="whether a stream has records is decided when"):
+            await client.update_stream(stream, configuration)
+    with pytest.warns(UserWarning, match="wanted was: .*tags headrace.records=1"):
+        await client.create_stream("s/plain", records=True)

@@ -2,9 +2,10 @@ from datetime import timedelta
 
 import pytest
 
-from headrace.client.stream_options import configuration_of, retention_of
+from headrace.client.stream_options import asked_of, configuration_of, parts_said, retention_of
 from headrace.errors import InvalidArgumentError
 from headrace.model.policies import RetentionPolicy, ScalingPolicy, StreamConfiguration
+from headrace.model.records import RECORDS_TAG
 
 NOTHING = {"segments": None, "tags": None, "retention": None, "scaling": None}
 DAY_MS = 86_400_000
@@ -78,3 +79,30 @@ def test_what_is_not_said_stays():
 def test_what_is_said_twice_or_wrongly_is_refused(given, keywords, why):
     with pytest.raises(InvalidArgumentError, match=why):
         configuration_of(given, **{**NOTHING, **keywords})
+
+
+def test_records_are_a_tag_that_stays():
+    made = configuration_of(None, **{**NOTHING, "tags": ["shop"]}, records=True)
+    assert made.tags == {"shop", RECORDS_TAG}
+    assert configuration_of(None, **NOTHING, records=True).tags == {RECORDS_TAG}
+    assert configuration_of(None, **NOTHING, records=False).tags == frozenset()
+    assert configuration_of(None, **{**NOTHING, "tags": []}, present=made).tags == {RECORDS_TAG}
+    with pytest.raises(InvalidArgumentError, match="records=True"):
+        configuration_of(None, **{**NOTHING, "tags": [RECORDS_TAG]})
+    with pytest.raises(InvalidArgumentError, match="records is a bool"):
+        configuration_of(None, **NOTHING, records=1)
+
+
+def test_who_says_nothing_of_records_takes_a_stream_as_it_is():
+    plain = configuration_of(None, **{**NOTHING, "tags": ["shop"]})
+    made = configuration_of(None, **{**NOTHING, "tags": ["shop"]}, records=True)
+
+    def asked(**keywords):
+        words = {**NOTHING, **keywords}
+        return asked_of(configuration_of(None, **words), parts_said(None, **words), made)
+
+    assert asked() == asked(tags=["shop"]) == asked(records=True) == made
+    assert asked(tags=["shop"], records=True) == made
+    assert asked(records=False) == plain
+    assert asked(tags=[]).tags == {RECORDS_TAG}
+    assert asked_of(plain, parts_said(plain, **NOTHING), made) == plain

@@ -125,6 +125,7 @@ def _declare_create(stream: Noun) -> None:
         option("--retain-time", metavar="DURATION", help="drop what is older, such as 7d or 2h30m"),
         option("--retain-size", metavar="SIZE", help="drop the oldest beyond it, such as 100GiB"),
         option("-t", "--tag", "tags", metavar="TAG", multiple=True, help="may be given several times"),
+        flag("--records", help="events have a time, a key and headers, for the life of the stream"),
         flag("--create-scope", help="create the scope if it is missing"),
         flag("--if-absent", help="succeed if the stream exists already"),
         *CONNECTION,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from headrace.cli.output import counted, finished, print_json, printable, progress
@@ -30,6 +29,7 @@ def create_stream(
     retain_time: str | None,
     retain_size: str | None,
     tags: Sequence[str],
+    records: bool,
     create_scope: bool,
     if_absent: bool,
     connection: Connection,
@@ -56,6 +56,8 @@ def create_stream(
         said["retention"] = parse_retention(retain_size, RetentionKind.SIZE, words_for_none=_NO_OPTION)
     if tags:
         said["tags"] = frozenset(tags)
+    if records:
+        said["records"] = True
     created = True
     with connection.connect() as client:
         try:
@@ -89,7 +91,11 @@ def _create(
 
 def _tell_difference(client: BlockingClient, scope: str, stream: str, said: Mapping[str, Any]) -> None:
     """Say on stderr in what a stream that exists is not what was wanted."""
+    from headrace.client.stream_options import asked_of, configuration_of, parts_said  # as above
+
     present = client.stream_configuration(scope, stream)
-    difference = difference_text(f"{scope}/{stream}", replace(present, **said), present)
+    words = {name: said.get(name) for name in ("segments", "tags", "retention", "scaling", "records")}
+    asked = asked_of(configuration_of(None, **words), parts_said(None, **words), present)
+    difference = difference_text(f"{scope}/{stream}", asked, present)
     if difference:
         progress(printable(f"{difference}; 'headrace stream update' changes it"))

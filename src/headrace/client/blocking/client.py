@@ -83,12 +83,18 @@ class Client(EventClient):
         tags: Iterable[str] | None = None,
         retention: Retention | None = None,
         scaling: ScalingPolicy | None = None,
+        records: bool | None = None,
         exist_ok: bool = True,
     ) -> bool:
         wanted = configuration_of(
-            configuration, segments=segments, tags=tags, retention=retention, scaling=scaling
+            configuration,
+            segments=segments,
+            tags=tags,
+            retention=retention,
+            scaling=scaling,
+            records=records,
         )
-        said = parts_said(configuration, segments, tags, retention, scaling)
+        said = parts_said(configuration, segments, tags, retention, scaling, records)
         created, difference = self._create_stream(scope, stream, wanted, said, exist_ok=exist_ok)
         if difference:
             warnings.warn(difference, stacklevel=4)

@@ -5,13 +5,12 @@ from __future__ import annotations
 import warnings
 from collections.abc import AsyncIterator, Collection, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import replace
 
 from headrace.client.control.streams import StreamInfo
 from headrace.client.face.core import ClientCore
 from headrace.client.scoped_name import named
 from headrace.client.segment_map import SegmentRange
-from headrace.client.stream_options import Retention, configuration_of, parts_said
+from headrace.client.stream_options import Retention, asked_of, configuration_of, parts_said
 from headrace.errors import (
     AccessDeniedError,
     InvalidArgumentError,
@@ -22,6 +21,7 @@ from headrace.errors import (
 from headrace.model.key_space import KeyRange
 from headrace.model.policies import ScalingPolicy, StreamConfiguration
 from headrace.model.policy_words import difference_text
+from headrace.model.records import check_reserved
 from headrace.model.stream_cut import StreamCut
 
 
@@ -59,6 +59,7 @@ class StreamFace(ClientCore):
         tags: Iterable[str] | None = None,
         retention: Retention | None = None,
         scaling: ScalingPolicy | None = None,
+        records: bool | None = None,
         exist_ok: bool = True,
     ) -> bool:
         """Create a stream, by default with one segment and without retention; False if it exists already.
@@ -79,6 +80,8 @@ class StreamFace(ClientCore):
             retention: what is older, or more, is dropped: a ``timedelta``, a text such as ``"7 days"`` or
                 ``"10 GiB"``, or a :class:`RetentionPolicy`.
             scaling: how segments follow the load, in place of ``segments``.
+            records: whether its events have a time, a key and headers, for its life; see
+                :meth:`EventWriter.write`.
             exist_ok: whether it may exist already.
 
         Raises:
@@ -87,9 +90,14 @@ class StreamFace(ClientCore):
             InvalidArgumentError: a name or a number cannot be, or something is said twice.
         """
         wanted = configuration_of(
-            configuration, segments=segments, tags=tags, retention=retention, scaling=scaling
+            configuration,
+            segments=segments,
+            tags=tags,
+            retention=retention,
+            scaling=scaling,
+            records=records,
         )
-        said = parts_said(configuration, segments, tags, retention, scaling)
+        said = parts_said(configuration, segments, tags, retention, scaling, records)
         created, difference = await self._create_stream(scope, stream, wanted, said, exist_ok=exist_ok)
         if difference:
             warnings.warn(difference, stacklevel=3)
@@ -113,8 +121,7 @@ class StreamFace(ClientCore):
             raise StreamExistsError(f"stream {scope}/{stream} exists already")
         with suppress(NoSuchStreamError, AccessDeniedError):  # deleted meanwhile; or it may not be looked at
             present = await self._streams.stream_configuration(scope, stream)
-            asked = replace(present, **{part: getattr(wanted, part) for part in said})
-            difference = difference_text(f"{scope}/{stream}", asked, present)
+            difference = difference_text(f"{scope}/{stream}", asked_of(wanted, said, present), present)
             return False, difference and f"{difference}; update_stream changes it"
         return False, ""
 
@@ -140,13 +147,12 @@ class StreamFace(ClientCore):
         Raises:
             NoSuchStreamError: there is no such stream.
             StreamSealedError: it is sealed.
-            InvalidArgumentError: a number cannot be, or something is said twice, or nothing.
+            InvalidArgumentError: a number cannot be, or something is said twice, or nothing; or it would
+                change whether the stream has records.
         """
-        present = None
-        if configuration is None:
-            if segments is None and tags is None and retention is None and scaling is None:
-                raise InvalidArgumentError("nothing to change: give a configuration, or what of it changes")
-            present = await self._streams.stream_configuration(scope, stream)
+        if not parts_said(configuration, segments, tags, retention, scaling):
+            raise InvalidArgumentError("nothing to change: give a configuration, or what of it changes")
+        present = await self._streams.stream_configuration(scope, stream)
         wanted = configuration_of(
             configuration,
             segments=segments,
@@ -155,6 +161,7 @@ class StreamFace(ClientCore):
             scaling=scaling,
             present=present,
         )
+        check_reserved(f"{scope}/{stream}", present.tags, wanted.tags)
         await self._streams.update_stream(scope, stream, wanted)
 
     @named

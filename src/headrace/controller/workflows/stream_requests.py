@@ -18,6 +18,7 @@ from headrace.controller.workflows.create_stream import create_stream
 from headrace.controller.workflows.truncate_stream import check_truncation
 from headrace.errors import NoSuchStreamError, StreamBusyError, StreamNotSealedError, StreamSealedError
 from headrace.model.policies import StreamConfiguration
+from headrace.model.records import check_reserved
 from headrace.model.stream_cut import COMPLETED
 
 
@@ -40,8 +41,10 @@ class StreamRequests:
         Raises:
             StreamSealedError: the stream is sealed, or was before the update could begin.
             StreamBusyError: another update waits or runs.
+            InvalidArgumentError: it adds or removes a reserved tag.
         """
         stream = await self._complete(scope, name)
+        check_reserved(f"{scope}/{name}", stream.row.config.tags, config.tags)
         await self._accept(stream, intents.accept_update(config, wait=self._is_busy(stream)))
         await self._wait(stream, "update", lambda row: intents.update_is_over(row, config))
 

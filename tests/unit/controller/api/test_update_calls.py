@@ -78,3 +78,14 @@ async def test_many_workflows_at_once_are_carried_out_one_after_the_other(servic
     (await read_history(stream)).check()
     stream.row.check()
     assert await service.current() == []
+
+
+async def test_whether_a_stream_has_records_stays_as_it_was_created(service):
+    await service.create_stream(tags=["a", "headrace.records=1"])
+    await service.create_stream(stream="plain", tags=["a"])
+    assert await update(service, tags=["headrace.records=1"]) == Status.SUCCESS
+    for stream, tags in (("t", []), ("t", ["headrace.records=2"]), ("plain", ["headrace.records=1"])):
+        async with refused(grpc.StatusCode.INVALID_ARGUMENT):
+            await update(service, stream, tags=tags)
+    config = await service.stub.getStreamConfiguration(info())
+    assert list(config.tags.tag) == ["headrace.records=1"]
