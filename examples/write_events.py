@@ -20,18 +20,18 @@ def main(uri: str) -> None:
         # A program that goes on writing keeps a writer open.
         with client.event_writer("examples/readings") as writer:
             # Waiting for what write returns means: this event is durable.
-            writer.write(b"21.5", routing_key="kitchen").wait()
+            writer.write(b"21.5", key="kitchen").wait()
 
             # Not waiting lets blocks overlap. Events of one key keep their order; a full window waits.
             for number in range(10_000):
-                writer.write(b"%d" % number, routing_key=f"sensor-{number % 10}")
+                writer.write(b"%d" % number, key=f"sensor-{number % 10}")
 
             # A batch costs no Python object per event if it comes as an Arrow array.
             events = [b"%d" % number for number in range(100_000)]
             writer.write_many(events, "batch").wait()
 
             # Together or not at all, next to each other.
-            writer.write_atomic([b"begin", b"end"], routing_key="pair").wait()
+            writer.write_atomic([b"begin", b"end"], key="pair").wait()
         # Leaving the block waited until everything was durable.
 
         tail = client.tail_cut("examples/readings")

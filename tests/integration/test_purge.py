@@ -28,7 +28,7 @@ def files_with(directory, marker):
 def write(client, stream, marker, count=EVENTS):
     with client.event_writer("s", stream) as writer:
         for number in range(count):
-            writer.write(marker + b"%d" % number + bytes(1000), routing_key=str(number))
+            writer.write(marker + b"%d" % number + bytes(1000), key=str(number))
 
 
 def read_all(client, stream):

@@ -23,6 +23,8 @@ from headrace.client.reader.stream_table import (
     to_pandas,
     to_polars,
 )
+from headrace.client.records.envelope import Headers
+from headrace.client.records.event_forms import Time as RecordTime
 from headrace.client.segment_map import SegmentRange
 from headrace.client.serializers import Serializer
 from headrace.client.stream_options import Retention
@@ -126,10 +128,18 @@ class Stream(OfOneProcess):
         )
 
     async def write(
-        self, events: Any, *, key: GivenKey = None, serializer: Serializer | str | None = None
+        self,
+        events: Any,
+        *,
+        key: GivenKey = None,
+        time: RecordTime | None = None,
+        headers: Headers | None = None,
+        serializer: Serializer | str | None = None,
     ) -> int:
         """Write events and return how many, once all of them are durable; see :meth:`Client.write`."""
-        return await self._client.write(self.scope, self.name, events, key=key, serializer=serializer)
+        return await self._client.write(
+            self.scope, self.name, events, key=key, time=time, headers=headers, serializer=serializer
+        )
 
     async def to_arrow(
         self,

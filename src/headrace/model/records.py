@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Final
 
-from headrace.errors import InvalidArgumentError
+from headrace.errors import InvalidArgumentError, UnsupportedError
 
 RESERVED_PREFIX: Final = "headrace."
 """Tags that begin so say something to the system, and are fixed for the life of a stream."""
@@ -24,10 +24,19 @@ def reserved_tags(tags: Collection[str]) -> frozenset[str]:
     return frozenset(tag for tag in tags if tag.startswith(RESERVED_PREFIX))
 
 
-def records_version(tags: Collection[str]) -> str | None:
-    """Return the version of the records of a stream with these tags; None: its events are plain."""
+def has_records(stream: str, tags: Collection[str]) -> bool:
+    """Tell whether the events of a stream with these tags are records.
+
+    Raises:
+        UnsupportedError: they are records of another version than ours.
+    """
     found = sorted(tag for tag in tags if tag.startswith(_RECORDS_PREFIX))
-    return found[-1].removeprefix(_RECORDS_PREFIX) if found else None
+    if found and found != [RECORDS_TAG]:
+        raise UnsupportedError(
+            f"stream {stream} has the tag {found[-1]!r}: "
+            "its events are records of a version that this client does not know; use a newer one"
+        )
+    return bool(found)
 
 
 def check_reserved(stream: str, present: Collection[str], wanted: Collection[str]) -> None:

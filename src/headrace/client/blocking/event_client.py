@@ -16,6 +16,8 @@ from headrace.client.connect import Client as LoopClient
 from headrace.client.reader.cuts import Edge, last_of
 from headrace.client.reader.event_batch import Event
 from headrace.client.reader.read_part import Time
+from headrace.client.records.envelope import Headers
+from headrace.client.records.event_forms import Time as RecordTime
 from headrace.client.scoped_name import named
 from headrace.client.serializers import Serializer, find_codec
 from headrace.client.writer.given_events import GivenKey, batches_of
@@ -72,6 +74,8 @@ class EventClient(ProcessClient):
         events: Any,
         *,
         key: GivenKey = None,
+        time: RecordTime | None = None,
+        headers: Headers | None = None,
         serializer: Serializer | str | None = None,
         config: WriterConfig | None = None,
     ) -> int:
@@ -79,6 +83,6 @@ class EventClient(ProcessClient):
         count = 0
         with self.event_writer(scope, stream, config) as writer:
             for batch, keys in batches_of(events, key, codec):  # what is iterated runs in its own thread
-                writer.write_many(batch, keys)
+                writer.write_many(batch, keys, times=time, headers=headers)
                 count += len(batch)
         return count

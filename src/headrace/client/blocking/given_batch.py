@@ -16,7 +16,7 @@ from headrace.errors import EventTooLargeError, InvalidArgumentError
 from headrace.limits import EVENT_HEADER_BYTES
 
 
-def own_batch(events: Any, routing_keys: Any) -> tuple[Any, Any, int]:
+def own_batch(events: Any, keys: Any) -> tuple[Any, Any, int]:
     """Return immutable events and keys, and at least the bytes that they will take.
 
     Arguments and errors are those of :meth:`RoutedWriter.write_many`.
@@ -24,17 +24,17 @@ def own_batch(events: Any, routing_keys: Any) -> tuple[Any, Any, int]:
     count = len(events)
     if not count:
         return (), None, 0
-    if routing_keys is not None and not isinstance(routing_keys, str):
-        if len(routing_keys) != count:
-            raise InvalidArgumentError(f"{len(routing_keys)} keys do not fit {count} events")
-        routing_keys = checked_keys(routing_keys)
+    if keys is not None and not isinstance(keys, str):
+        if len(keys) != count:
+            raise InvalidArgumentError(f"{len(keys)} keys do not fit {count} events")
+        keys = checked_keys(keys)
     if is_arrow(events):
         checked_chunks(events, MANY_BYTES_MAX)
-        return events, routing_keys, int(events.nbytes) + EVENT_HEADER_BYTES * count
+        return events, keys, int(events.nbytes) + EVENT_HEADER_BYTES * count
     owned, size_bytes = own_list(events)
     if size_bytes > MANY_BYTES_MAX:
         raise EventTooLargeError(size_bytes, MANY_BYTES_MAX)
-    return owned, routing_keys, size_bytes
+    return owned, keys, size_bytes
 
 
 def own_list(events: Any) -> tuple[list[bytes], int]:

@@ -14,6 +14,8 @@ from headrace.client.reader.cuts import Edge
 from headrace.client.reader.event_batch import Event
 from headrace.client.reader.read_part import Time
 from headrace.client.reader.stream_table import TABLE_BYTES_MAX, require_frames, to_pandas, to_polars
+from headrace.client.records.envelope import Headers
+from headrace.client.records.event_forms import Time as RecordTime
 from headrace.client.serializers import Serializer
 from headrace.client.stream import Stream as LoopStream
 from headrace.client.writer.given_events import GivenKey
@@ -80,8 +82,18 @@ class Stream(OnLoop[LoopStream]):
         )
 
     @like(LoopStream.write)
-    def write(self, events: Any, *, key: GivenKey = None, serializer: Serializer | str | None = None) -> int:
-        return self._client.write(self.scope, self.name, events, key=key, serializer=serializer)
+    def write(
+        self,
+        events: Any,
+        *,
+        key: GivenKey = None,
+        time: RecordTime | None = None,
+        headers: Headers | None = None,
+        serializer: Serializer | str | None = None,
+    ) -> int:
+        return self._client.write(
+            self.scope, self.name, events, key=key, time=time, headers=headers, serializer=serializer
+        )
 
     @like(LoopStream.to_pandas)
     def to_pandas(

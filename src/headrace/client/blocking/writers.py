@@ -16,13 +16,13 @@ from headrace.client.blocking.given_batch import own_batch, own_list
 from headrace.client.blocking.loop_thread import LoopThread
 from headrace.client.description import described, writer_state
 from headrace.client.forks import OfOneProcess
-from headrace.client.framing.event_frames import event_header, own_event
+from headrace.client.framing.event_frames import event_header
 from headrace.client.public_calls import outward
-from headrace.client.vectors import is_arrow
+from headrace.client.records.envelope import Headers
+from headrace.client.records.event_forms import Time
 from headrace.client.writer import ack as on_loop
 from headrace.client.writer.routed_writer import (
     MANY_BYTES_MAX,
-    EncodedEvent,
     RoutedWriter,
     WriterStatistics,
 )
@@ -49,10 +49,9 @@ class Writer(OfOneProcess):
     def __init__(self, writer: RoutedWriter, thread: LoopThread) -> None:
         self._writer = writer
         self._thread = thread
-        codec = self._codec = writer.take_codec()
-        """Values become bytes in the thread that writes them."""
-        self._plain: type[object] = bytes if codec is None else EncodedEvent
-        self._encode: Callable[[Any], bytes] = own_event if codec is None else codec.encode
+        self._form = writer.take_form()
+        """Values become bytes, or records, in the thread that writes them."""
+        self._plain = self._form.plain
         self._lock = threading.Lock()
         self._condition = AckCondition(self._lock, self)
         self._queue: list[tuple[Ack, Callable[[], on_loop.Ack] | None]] = []
@@ -80,27 +79,38 @@ class Writer(OfOneProcess):
         )
         return described(type(self).__name__, f"{self.scope}/{self.stream}", self._writer.uri, state)
 
-    def write(self, event: Any, routing_key: str | None = None) -> Ack:
+    def write(
+        self,
+        event: Any,
+        key: str | None = None,
+        *,
+        time: Time | None = None,
+        headers: Headers | None = None,
+    ) -> Ack:
         """Take one event. Events of one key written by one thread keep their order.
 
         >>> writer.write(b"hello", "some key").wait()           # durable once this returns
 
         Args:
             event: bytes, text, or what the serializer of the writer takes.
-            routing_key: events of one key are read in the order of their writes; None: they are spread.
+            key: events of one key are read in the order of their writes; None: they are spread.
+            time: of a record, that is of an event of a stream with ``records=True``: a ``datetime`` with a
+                zone, or ms since 1970; None: now.
+            headers: of a record, names with bytes or text.
 
         Returns:
             What stands for the batch the event is in: ``wait()`` for it to know that the event is durable.
 
         Raises:
-            InvalidArgumentError: the event is none, empty or larger than 8 MiB, or the key no string.
+            InvalidArgumentError: the event is none, empty or larger than 8 MiB, the key no string, or the
+                stream has no records and there is a time or a header.
             HeadraceError: why the writer failed earlier.
         """
         try:
-            if type(event) is not self._plain:
-                event = self._encode(event)
-            if routing_key is not None and type(routing_key) is not str:
-                check_key(routing_key)
+            if key is not None and type(key) is not str:
+                check_key(key)
+            if type(event) is not self._plain or time is not None or headers is not None:
+                event = self._form.one(event, key, time, headers)
             size = len(event)
             if not 0 < size <= EVENT_BYTES_MAX:
                 event_header(size)  # raises
@@ -113,12 +123,12 @@ class Writer(OfOneProcess):
                 batch = self._open
                 if batch is not None and batch.size_bytes + size <= MANY_BYTES_MAX:
                     batch.events.append(event)
-                    batch.keys.append(routing_key)
+                    batch.keys.append(key)
                     batch.size_bytes += size
                     return batch
                 batch = self._open = Ack(self._condition)
                 batch.events.append(event)
-                batch.keys.append(routing_key)
+                batch.keys.append(key)
                 batch.size_bytes = size
                 self._queue.append((batch, None))
                 is_first = len(self._queue) == 1
@@ -129,7 +139,7 @@ class Writer(OfOneProcess):
             failure = outward(error)
         raise failure
 
-    def write_many(self, events: Any, routing_keys: Any = None) -> Ack:
+    def write_many(self, events: Any, keys: Any = None, *, times: Any = None, headers: Any = None) -> Ack:
         """Take many events without an object per event; see :meth:`EventWriter.write_many`.
 
         Framing and routing happen on the loop's thread. The caller may change its lists at once.
@@ -139,26 +149,25 @@ class Writer(OfOneProcess):
                 number; no event was taken.
             HeadraceError: why the writer failed earlier.
         """
-        if self._codec is not None and not is_arrow(events):
-            events = list(map(self._codec.encode, events))
-        own, keys, size_bytes = own_batch(events, routing_keys)
-        return self._hand_over_call(lambda: self._writer.write_many(own, keys), len(own), size_bytes)
+        given = self._form.many(events, keys, times, headers)
+        own, own_keys, size_bytes = own_batch(given, keys)
+        return self._hand_over_call(lambda: self._writer.write_many(own, own_keys), len(own), size_bytes)
 
-    def write_atomic(self, events: Sequence[Any], routing_key: str) -> Ack:
+    def write_atomic(self, events: Sequence[Any], key: str, *, times: Any = None, headers: Any = None) -> Ack:
         """Take several events of one key that are stored together or not at all.
+
+        Times and headers are those of :meth:`write_many`.
 
         Raises:
             EventTooLargeError: with their headers they exceed 8 MiB.
             HeadraceError: as :meth:`write`.
         """
-        check_key(routing_key)
-        if self._codec is not None:
-            events = list(map(self._codec.encode, events))
-        own, size_bytes = own_list(events) if events else ([], 0)
+        check_key(key)
+        own, size_bytes = own_list(self._form.many(events, key, times, headers)) if events else ([], 0)
         limit = EVENT_BYTES_MAX + EVENT_HEADER_BYTES
         if size_bytes > limit:
             raise EventTooLargeError(size_bytes, limit)
-        take = partial(self._writer.write_atomic, own, routing_key)
+        take = partial(self._writer.write_atomic, own, key)
         return self._hand_over_call(take, len(own), size_bytes)
 
     def _hand_over_call(self, take: Callable[[], on_loop.Ack], event_count: int, size_bytes: int) -> Ack:

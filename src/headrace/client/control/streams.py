@@ -20,6 +20,7 @@ from headrace.errors import (
 from headrace.model.key_space import KeyRange
 from headrace.model.names import check_user_name
 from headrace.model.policies import StreamConfiguration
+from headrace.model.records import has_records
 from headrace.model.stream_cut import StreamCut
 from headrace.rpc import convert
 from headrace.rpc.generated import controller_pb2 as pb
@@ -177,6 +178,16 @@ class Streams:
         """Return the configuration of a stream. Raises NoSuchStreamError."""
         reply = await self._controller.call("getStreamConfiguration", convert.stream_info(scope, stream))
         return convert.stream_config_from_answer(reply)
+
+    async def has_records(self, scope: str, stream: str) -> bool:
+        """Tell whether the events of a stream are records, which never changes.
+
+        Raises:
+            NoSuchStreamError: there is no such stream.
+            UnsupportedError: they are records of a version that this client does not know.
+        """
+        configuration = await self.stream_configuration(scope, stream)
+        return has_records(f"{scope}/{stream}", configuration.tags)
 
     def list_streams(
         self, scope: str, *, tag: str | None = None, internal: bool = False

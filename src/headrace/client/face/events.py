@@ -19,6 +19,9 @@ from headrace.client.reader.read_loop import ReadLoop
 from headrace.client.reader.read_part import ReadPart, Time
 from headrace.client.reader.segment_range import SegmentRangeReader
 from headrace.client.reader.time_windows import MarkReader, TimeWindows
+from headrace.client.records.envelope import Headers
+from headrace.client.records.event_forms import EventForm, PlainForm, RecordForm
+from headrace.client.records.event_forms import Time as RecordTime
 from headrace.client.scoped_name import named
 from headrace.client.segment_address import SegmentAddress
 from headrace.client.segment_map import SegmentMap
@@ -70,6 +73,7 @@ class EventFace(ClientCore):
         segments = await self._services.segments.current(scope, stream)
         if not segments:
             raise StreamSealedError(f"stream {scope}/{stream} is sealed")
+        form = await self._form_of(scope, stream, codec)
         writer = EventWriter(
             scope,
             stream,
@@ -79,9 +83,16 @@ class EventFace(ClientCore):
             calls=self._calls,
             times=WriterTimes(self._controller),
             writer_id=writer_id,
-            codec=codec,
+            form=form,
         )
         return self._services.open_writers.add(writer)
+
+    async def _form_of(self, scope: str, stream: str, codec: Codec | None) -> EventForm:
+        """Return how events of a stream are written."""
+        has_records = await self._streams.has_records(scope, stream)
+        return (
+            RecordForm(SystemClock().now_ms, codec) if has_records else PlainForm(f"{scope}/{stream}", codec)
+        )
 
     @named
     def event_reader(
@@ -216,6 +227,8 @@ class EventFace(ClientCore):
         events: Any,
         *,
         key: GivenKey = None,
+        time: RecordTime | None = None,
+        headers: Headers | None = None,
         serializer: Serializer | str | None = None,
         config: WriterConfig | None = None,
     ) -> int:
@@ -235,6 +248,8 @@ class EventFace(ClientCore):
                 values, which are written as they are; or one event: bytes, text, a mapping, and what cannot
                 be iterated.
             key: one routing key for all, one for each, or what makes one of an event; None: they are spread.
+            time: of all of them, if the stream has records; see :meth:`EventWriter.write`.
+            headers: of all of them, if the stream has records.
             serializer: what turns events into bytes; see :meth:`event_writer`.
             config: instead of the client's.
 
@@ -250,7 +265,7 @@ class EventFace(ClientCore):
         async with self.event_writer(scope, stream, config) as writer:
             for batch, keys in batches_of(events, key, codec):
                 await writer.drain()
-                writer.write_many(batch, keys)
+                writer.write_many(batch, keys, times=time, headers=headers)
                 count += len(batch)
         return count
 
@@ -291,6 +306,7 @@ class EventFace(ClientCore):
             config: instead of the client's.
             serializer: what turns events into bytes; see :meth:`event_writer`.
         """
+        codec = find_codec(serializer)
         writer = TxnWriter(
             scope,
             stream,
@@ -299,7 +315,7 @@ class EventFace(ClientCore):
             config or self.config.writer,
             writer_id=writer_id or str(uuid.UUID(bytes=self._services.entropy.uuid4_bytes())),
             lease_ms=self.config.transaction_lease_ms if lease_ms is None else lease_ms,
-            codec=find_codec(serializer),
+            find_form=lambda: self._form_of(scope, stream, codec),
         )
         return self._services.open_writers.add(writer)
 

@@ -21,10 +21,10 @@ from functools import partial
 from headrace.client.config import WriterConfig
 from headrace.client.control.writer_times import WriterTimes, event_time
 from headrace.client.reconnect_policy import Reconnects
+from headrace.client.records.event_forms import EventForm
 from headrace.client.segment_address import SegmentAddress
 from headrace.client.segment_calls import SegmentCalls
 from headrace.client.segment_map import SegmentMap, Successor
-from headrace.client.serializers import Codec
 from headrace.client.services import ClientServices
 from headrace.client.writer.rerouting import divide_block
 from headrace.client.writer.routed_writer import RoutedWriter
@@ -53,10 +53,10 @@ class EventWriter(RoutedWriter):
         calls: SegmentCalls,
         times: WriterTimes,
         writer_id: str | None,
-        codec: Codec | None = None,
+        form: EventForm | None = None,
     ) -> None:
         """``writer_id`` None: a writer of its own, that nobody was before."""
-        super().__init__(scope, stream, services, config, segments, codec)
+        super().__init__(scope, stream, services, config, segments, form)
         self.writer_id = writer_id or str(uuid.UUID(bytes=services.entropy.uuid4_bytes()))
         """Under which times are noted."""
         self._calls = calls

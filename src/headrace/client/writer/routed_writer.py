@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 from abc import abstractmethod
 from bisect import bisect_left
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -29,12 +29,11 @@ from headrace.client.framing.event_frames import (
     frame_pieces,
     gather_frames,
     interleave,
-    own_event,
-    own_events,
 )
+from headrace.client.records.envelope import Headers
+from headrace.client.records.event_forms import EventForm, PlainForm, Time
 from headrace.client.segment_address import SegmentAddress
 from headrace.client.segment_map import SegmentMap
-from headrace.client.serializers import Codec
 from headrace.client.services import ClientServices
 from headrace.client.vectors import is_arrow
 from headrace.client.writer.ack import Ack, settle_parts
@@ -55,10 +54,6 @@ from headrace.model.key_space import key_position
 
 MANY_BYTES_MAX: Final = 512 * MIB
 """What one ``write_many`` may bring along. Larger ones are cut by the caller."""
-
-
-class EncodedEvent:
-    """The type of no event: whatever there is goes through the serializer."""
 
 
 @dataclass(slots=True)
@@ -83,15 +78,15 @@ class RoutedWriter(ClosableWriter):
         services: ClientServices,
         config: WriterConfig,
         segments: SegmentMap,
-        codec: Codec | None = None,
+        form: EventForm | None = None,
     ) -> None:
         super().__init__(f"{scope}/{stream}", services.open_writers)
         self.scope = scope
         self.stream = stream
-        self._codec = codec
-        self._plain: type[object] = bytes if codec is None else EncodedEvent
-        """Events of this type are written as they are."""
-        self._encode: Callable[[Any], bytes] = own_event if codec is None else codec.encode
+        self._form = form or PlainForm(f"{scope}/{stream}")
+        self._plain = self._form.plain
+        self._default_key: str | None = None
+        """Of events without a key; no part of them."""
         self._services = services
         self._config = config
         self._map = segments
@@ -126,40 +121,53 @@ class RoutedWriter(ClosableWriter):
 
     # ------------------------------------------------------------------------------ writing
 
-    def write(self, event: Any, routing_key: str | None = None) -> Ack:
+    def write(
+        self,
+        event: Any,
+        key: str | None = None,
+        *,
+        time: Time | None = None,
+        headers: Headers | None = None,
+    ) -> Ack:
         """Take one event. Events of one key keep their order.
 
         >>> await writer.write(b"hello", "some key")            # durable once this returns
 
         Args:
             event: bytes, text, or what the serializer of the writer takes.
-            routing_key: events of one key are read in the order of their writes; None: they are spread.
+            key: events of one key are read in the order of their writes; None: they are spread.
+            time: of a record, that is of an event of a stream with ``records=True``: a ``datetime`` with a
+                zone, or ms since 1970; None: now.
+            headers: of a record, names with bytes or text.
 
         Returns:
             What stands for the block the event is in: await it to know that the event is durable.
 
         Raises:
             ThrottledError: the window is full; await :meth:`drain` first. Nothing was taken.
-            InvalidArgumentError: the event is none, empty or larger than 8 MiB, or the key no string.
+            InvalidArgumentError: the event is none, empty or larger than 8 MiB, the key no string, or the
+                stream has no records and there is a time or a header.
             StreamSealedError: the stream takes no more events.
             HeadraceError: why the writer failed earlier.
         """
         if self._unacknowledged_bytes >= self._limit_bytes:
             self._refuse()
-        if type(event) is not self._plain:
-            event = self._encode(event)  # the caller may change it before it is sent
-        if routing_key is not None and type(routing_key) is not str:
-            check_key(routing_key)
+        if key is not None and type(key) is not str:
+            check_key(key)
+        if type(event) is not self._plain or time is not None or headers is not None:
+            event = self._form.one(event, key, time, headers)  # the caller may change it before it is sent
+        if key is None:
+            key = self._default_key
         size = len(event)
         header = SHORT_HEADERS[size] if 0 < size < SHORT_EVENT_BYTES else event_header(size)
         size += EVENT_HEADER_BYTES
         if self._waiting.count:
             self._divide_waiting()
         self._unacknowledged_bytes += size
-        place: float | str | None = routing_key
+        place: float | str | None = key
         output = self._only_output
         if output is None:
-            place = self._spread.next() if routing_key is None else key_position(routing_key)
+            place = self._spread.next() if key is None else key_position(key)
             index = bisect_left(self._inner_bounds, place)
             output = self._route[index] or self._open_route(index)
         return output.add_event(header, event, place, size)
@@ -180,35 +188,40 @@ class RoutedWriter(ClosableWriter):
             self._only_output = output
         return output
 
-    def write_atomic(self, events: Sequence[Any], routing_key: str) -> Ack:
+    def write_atomic(self, events: Sequence[Any], key: str, *, times: Any = None, headers: Any = None) -> Ack:
         """Take several events of one key that are stored together or not at all, next to each other.
+
+        Times and headers are those of :meth:`write_many`.
 
         Raises:
             EventTooLargeError: with their headers they exceed 8 MiB.
             HeadraceError: as :meth:`write`.
         """
         self._check_can_write()
-        check_key(routing_key)
+        check_key(key)
         if not events:
             return Ack()
-        data, _ = frame_list(self._encoded(events))
+        data, _ = frame_list(self._form.many(events, key, times, headers))
         if len(data) > EVENT_BYTES_MAX + EVENT_HEADER_BYTES:
             raise EventTooLargeError(len(data), EVENT_BYTES_MAX + EVENT_HEADER_BYTES)
-        position = key_position(routing_key)
+        position = key_position(key)
         ack = Ack(1)
         self._divide_waiting()
         block = Block([data], len(data), len(events), position, [ack])
         self._take_block(self._map.segment_at(position), block)
         return ack
 
-    def write_many(self, events: Any, routing_keys: Any = None) -> Ack:
+    def write_many(self, events: Any, keys: Any = None, *, times: Any = None, headers: Any = None) -> Ack:
         """Take many events without a Python object per event where possible.
 
         Args:
             events: a sequence of what :meth:`write` takes, or a ``pyarrow`` array of binary or string values,
                 which are written as they are.
-            routing_keys: one key for all; or a sequence of str or a ``pyarrow`` array of strings, one per
-                event; or None: events are spread evenly.
+            keys: one key for all; or a sequence of str or a ``pyarrow`` array of strings, one per event; or
+                None: events are spread evenly.
+            times: of records: one for all, as in :meth:`write`; or a sequence or a ``pyarrow`` array, one per
+                event; or None: now.
+            headers: of records: those of all, or a sequence with those of each.
 
         Returns:
             What stands for all of them.
@@ -224,24 +237,22 @@ class RoutedWriter(ClosableWriter):
         count = len(events)
         ack = Ack(1)  # one part of its own, so that it cannot be done before everything was taken
         if count:
-            places = self._places(count, routing_keys)
+            places = self._places(count, keys)
+            events = self._form.many(events, keys, times, headers)
             if is_arrow(events):
                 self._divide_waiting()
                 for data, ends, first in frame_pieces(events, MANY_BYTES_MAX):
                     self._take_framed(data, ends, slice_places(places, first, first + len(ends)), ack)
             else:
-                self._take_list(self._encoded(events), places, ack)
+                self._take_list(events, places, ack)
         ack.settle_part()
         return ack
 
-    def _encoded(self, events: Sequence[Any]) -> Sequence[bytes]:
-        return own_events(events) if self._codec is None else list(map(self._codec.encode, events))
-
-    def take_codec(self) -> Codec | None:
-        """Return the serializer, which the caller uses from now on: events come as bytes."""
-        codec, self._codec = self._codec, None
-        self._plain, self._encode = bytes, own_event
-        return codec
+    def take_form(self) -> EventForm:
+        """Return how events are written, which the caller sees to from now on: they come as bytes."""
+        form, self._form = self._form, PlainForm()
+        self._plain = bytes
+        return form
 
     def _places(self, count: int, routing_keys: Any) -> Places:
         """Check keys and return places, resolved if the stream has several segments."""

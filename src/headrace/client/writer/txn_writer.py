@@ -12,11 +12,12 @@ import asyncio
 import contextlib
 import math
 import uuid
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import Final, Self
 
 from headrace.client.config import WriterConfig
 from headrace.client.control.transactions import (
@@ -28,11 +29,10 @@ from headrace.client.control.transactions import (
 from headrace.client.control.writer_times import event_time
 from headrace.client.description import described
 from headrace.client.forks import OfOneProcess
+from headrace.client.records.event_forms import EventForm
 from headrace.client.segment_address import SegmentAddress
 from headrace.client.segment_map import SegmentMap, SegmentRange
-from headrace.client.serializers import Codec
 from headrace.client.services import ClientServices
-from headrace.client.writer.ack import Ack
 from headrace.client.writer.routed_writer import RoutedWriter
 from headrace.client.writer.segment_output import SegmentOutput
 from headrace.errors import (
@@ -80,8 +80,8 @@ class Transaction(RoutedWriter):
 
     _leaving_is_a_call = True
 
-    def __init__(self, owner: TxnWriter, txn_id: int, segments: SegmentMap) -> None:
-        super().__init__(owner.scope, owner.stream, owner.services, owner.config, segments, owner.codec)
+    def __init__(self, owner: TxnWriter, txn_id: int, segments: SegmentMap, form: EventForm) -> None:
+        super().__init__(owner.scope, owner.stream, owner.services, owner.config, segments, form)
         self.txn_id = txn_id
         """The 128-bit id as a number."""
         self._owner = owner
@@ -124,14 +124,6 @@ class Transaction(RoutedWriter):
     def _check_open(self) -> None:
         if self._state is not TransactionState.OPEN:
             raise self.refusal()
-
-    def write(self, event: Any, routing_key: str | None = None) -> Ack:
-        """Take one event; see :meth:`RoutedWriter.write`.
-
-        Raises:
-            TransactionStateError: the transaction is not open any more.
-        """
-        return super().write(event, self._default_key if routing_key is None else routing_key)
 
     def _address(self, segment_id: int) -> SegmentAddress:
         return SegmentAddress(self.scope, self.stream, segment_id, self.txn_id)
@@ -338,7 +330,7 @@ class TxnWriter(OfOneProcess):
         *,
         writer_id: str,
         lease_ms: int,
-        codec: Codec | None = None,
+        find_form: Callable[[], Awaitable[EventForm]],
     ) -> None:
         if lease_ms < LEASE_MIN_MS:
             raise InvalidArgumentError(f"a lease of {lease_ms} ms is below {LEASE_MIN_MS} ms")
@@ -349,7 +341,9 @@ class TxnWriter(OfOneProcess):
         self.transactions = transactions
         self.config = config
         self.writer_id = writer_id
-        self.codec = codec
+        self._find_form = find_form
+        self._form: EventForm | None = None
+        """Of the events of the stream, once it is known."""
         self._lease_ms = lease_ms
         self._open: dict[int, Transaction | None] = {}
         """What is kept alive; None stands for a transaction that another caller commits."""
@@ -366,14 +360,16 @@ class TxnWriter(OfOneProcess):
     async def begin(self) -> Transaction:
         """Begin a transaction. Raises NoSuchStreamError, or what else forbids it."""
         self._check_open()
+        form = await self._known_form()
         created = await self.transactions.create(self.scope, self.stream, self._lease_ms)
-        return self._adopt(created)
+        return self._adopt(created, form)
 
     async def begin_tagged(self, tag: TransactionTag) -> Transaction | SinkWatermark:
         """Begin a transaction of a sink's batch; the watermark is returned if the batch is in already."""
         self._check_open()
+        form = await self._known_form()
         created = await self.transactions.create_tagged(self.scope, self.stream, self._lease_ms, tag)
-        return self._adopt(created) if isinstance(created, CreatedTransaction) else created
+        return self._adopt(created, form) if isinstance(created, CreatedTransaction) else created
 
     async def resume(self, txn_id: int) -> Transaction:
         """Continue an open transaction that another caller began.
@@ -391,15 +387,21 @@ class TxnWriter(OfOneProcess):
         ranges = [
             SegmentRange(epoch << 32 | each.segment_id & 0xFFFF_FFFF, each.key_range) for each in listed
         ]
-        return self._adopt(CreatedTransaction(txn_id, tuple(ranges)))
+        return self._adopt(CreatedTransaction(txn_id, tuple(ranges)), await self._known_form())
+
+    async def _known_form(self) -> EventForm:
+        """Return how events of the stream are written, which never changes."""
+        if self._form is None:
+            self._form = await self._find_form()
+        return self._form
 
     def _check_open(self) -> None:
         if self._stopped:
             raise ClosedError(f"the writer of transactions of {self.place} is closed")
 
-    def _adopt(self, created: CreatedTransaction) -> Transaction:
+    def _adopt(self, created: CreatedTransaction, form: EventForm) -> Transaction:
         self._check_open()  # it may have been closed since; then the lease of the transaction ends it
-        transaction = Transaction(self, created.txn_id, SegmentMap(created.segments))
+        transaction = Transaction(self, created.txn_id, SegmentMap(created.segments), form)
         self._open[created.txn_id] = transaction
         if not self._pinging:
             self._pinging = True
