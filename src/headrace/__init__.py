@@ -44,6 +44,8 @@ __all__ = [
     "MarkedSegment",
     "Put",
     "ReaderConfig",
+    "Record",
+    "RecordBatch",
     "Remove",
     "RetentionPolicy",
     "Revision",

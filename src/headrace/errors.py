@@ -151,6 +151,19 @@ class EventNotDecodedError(RequestError):
         self.offset = offset
 
 
+class EventNotRecordError(RequestError):
+    """An event of a stream with records has none of their envelope: it was written by another client."""
+
+    def __init__(self, stream: str, segment_id: int, offset: int, reason: str) -> None:
+        super().__init__(
+            f"the event at {offset} of segment {segment_id} of {stream} is no record: {reason}; "
+            "reading goes on behind it, and on_error='skip' leaves such events out"
+        )
+        self.stream = stream
+        self.segment_id = segment_id
+        self.offset = offset
+
+
 class AnswerTooLargeError(InvalidArgumentError):
     """What was asked for takes more bytes than the answer may have; nothing of it is returned."""
 

@@ -224,6 +224,7 @@ PURE = {
     "client.reader.handout",
     "client.reader.last_frames",
     "client.reader.ranges_in_flight",
+    "client.reader.record_batch",
     "client.reader.stream_walk",
     "client.writer.given_events",
     "client.writer.inflight_window",

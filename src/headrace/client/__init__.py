@@ -15,6 +15,7 @@ from headrace.client.public_calls import make_public
 from headrace.client.reader.byte_reader import ByteReader
 from headrace.client.reader.event_batch import Event, EventBatch
 from headrace.client.reader.event_reader import EventReader
+from headrace.client.reader.record_batch import Record, RecordBatch
 from headrace.client.reader.segment_range import SegmentRangeReader
 from headrace.client.reader.time_windows import TimeWindow, TimeWindows
 from headrace.client.revisions.revision import Revision
@@ -55,6 +56,8 @@ __all__ = [
     "KeyRange",
     "MarkedSegment",
     "ReaderConfig",
+    "Record",
+    "RecordBatch",
     "RetentionPolicy",
     "Revision",
     "RevisionedStream",

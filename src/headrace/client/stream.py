@@ -16,6 +16,7 @@ from headrace.client.reader.cuts import Edge, belongs, parse_edge
 from headrace.client.reader.event_batch import Event
 from headrace.client.reader.event_columns import find_parser
 from headrace.client.reader.read_part import Time
+from headrace.client.reader.segment_inputs import OnError
 from headrace.client.reader.stream_table import (
     TABLE_BYTES_MAX,
     read_table,
@@ -105,6 +106,7 @@ class Stream(OfOneProcess):
         last: int | None = None,
         limit: int | None = None,
         follow: bool = False,
+        on_error: OnError = "raise",
         serializer: Serializer | str | None = None,
     ) -> AsyncIterator[Event]:
         """Iterate over the events between two cuts: by default all there are; see :meth:`Client.read`.
@@ -124,6 +126,7 @@ class Stream(OfOneProcess):
             last=last,
             limit=limit,
             follow=follow,
+            on_error=on_error,
             serializer=serializer,
         )
 
@@ -150,12 +153,14 @@ class Stream(OfOneProcess):
         until: Time | None = None,
         last: int | None = None,
         limit: int | None = None,
+        on_error: OnError = "raise",
         serializer: Literal["json", "utf8"] | None = None,
         max_bytes: int = TABLE_BYTES_MAX,
     ) -> Any:
         """Return the events between two cuts as a ``pyarrow.Table``, without an object per event.
 
-        Its columns are ``event`` (binary), ``segment_id`` and ``offset``. Events of one key are in order.
+        Its columns are ``event`` (binary), ``segment_id`` and ``offset``; with records ``event``, ``time``,
+        ``key``, ``headers``, ``segment_id`` and ``offset``. Events of one key are in order.
 
         >>> table = await orders.to_arrow(serializer="json")
         >>> table.column_names
@@ -168,9 +173,10 @@ class Stream(OfOneProcess):
             until: in place of ``end``, a time.
             last: in place of ``start``, the last so many events.
             limit: end after so many events.
+            on_error: of an event that is no record; see :meth:`Client.event_reader`.
             serializer: None: bytes. ``"utf8"``: ``event`` is text. ``"json"``: in place of ``event`` there is
                 a column for each member of the events, which are objects; what a member is called like
-                replaces the other two columns as well. Texts that are all dates or times, as ISO 8601 writes
+                replaces the other columns as well. Texts that are all dates or times, as ISO 8601 writes
                 them, become timestamps.
             max_bytes: how many there may be, with 8 for each event; by default 1 GiB.
 
@@ -195,6 +201,7 @@ class Stream(OfOneProcess):
             until=until,
             last=last,
             limit=limit,
+            on_error=on_error,
         )
         async with opening as reader:
             table = await read_table(reader, max_bytes)
@@ -211,6 +218,7 @@ class Stream(OfOneProcess):
         until: Time | None = None,
         last: int | None = None,
         limit: int | None = None,
+        on_error: OnError = "raise",
         serializer: Literal["json", "utf8"] | None = None,
         max_bytes: int = TABLE_BYTES_MAX,
     ) -> Any:
@@ -232,6 +240,7 @@ class Stream(OfOneProcess):
             until=until,
             last=last,
             limit=limit,
+            on_error=on_error,
             serializer=serializer,
             max_bytes=max_bytes,
         )
@@ -246,6 +255,7 @@ class Stream(OfOneProcess):
         until: Time | None = None,
         last: int | None = None,
         limit: int | None = None,
+        on_error: OnError = "raise",
         serializer: Literal["json", "utf8"] | None = None,
         max_bytes: int = TABLE_BYTES_MAX,
     ) -> Any:
@@ -267,6 +277,7 @@ class Stream(OfOneProcess):
             until=until,
             last=last,
             limit=limit,
+            on_error=on_error,
             serializer=serializer,
             max_bytes=max_bytes,
         )

@@ -159,7 +159,7 @@ class Anything:
 def methods_of(package):
     for name in headrace.__all__:
         kind = getattr(package, name, None)
-        if inspect.isclass(kind) and name not in {"Serializer", "Ack", "EventBatch"}:
+        if inspect.isclass(kind) and name not in {"Serializer", "Ack", "EventBatch", "RecordBatch"}:
             for method, function in inspect.getmembers(kind, inspect.isfunction):
                 if not function.__module__.startswith("headrace.client"):
                     continue

@@ -16,6 +16,7 @@ from headrace.client.connect import Client as LoopClient
 from headrace.client.reader.cuts import Edge, last_of
 from headrace.client.reader.event_batch import Event
 from headrace.client.reader.read_part import Time
+from headrace.client.reader.segment_inputs import OnError
 from headrace.client.records.envelope import Headers
 from headrace.client.records.event_forms import Time as RecordTime
 from headrace.client.scoped_name import named
@@ -46,6 +47,7 @@ class EventClient(ProcessClient):
         last: int | None = None,
         limit: int | None = None,
         follow: bool = False,
+        on_error: OnError = "raise",
         serializer: Serializer | str | None = None,
         config: ReaderConfig | None = None,
     ) -> Iterator[Event]:
@@ -59,6 +61,7 @@ class EventClient(ProcessClient):
                 until=until,
                 last=last,
                 limit=limit,
+                on_error=on_error,
                 serializer=serializer,
                 config=config,
             )

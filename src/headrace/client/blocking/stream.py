@@ -13,6 +13,7 @@ from headrace.client.blocking.waits import OnLoop, like, waits
 from headrace.client.reader.cuts import Edge
 from headrace.client.reader.event_batch import Event
 from headrace.client.reader.read_part import Time
+from headrace.client.reader.segment_inputs import OnError
 from headrace.client.reader.stream_table import TABLE_BYTES_MAX, require_frames, to_pandas, to_polars
 from headrace.client.records.envelope import Headers
 from headrace.client.records.event_forms import Time as RecordTime
@@ -66,6 +67,7 @@ class Stream(OnLoop[LoopStream]):
         last: int | None = None,
         limit: int | None = None,
         follow: bool = False,
+        on_error: OnError = "raise",
         serializer: Serializer | str | None = None,
     ) -> Iterator[Event]:
         return self._client.read(
@@ -78,6 +80,7 @@ class Stream(OnLoop[LoopStream]):
             last=last,
             limit=limit,
             follow=follow,
+            on_error=on_error,
             serializer=serializer,
         )
 
@@ -105,6 +108,7 @@ class Stream(OnLoop[LoopStream]):
         until: Time | None = None,
         last: int | None = None,
         limit: int | None = None,
+        on_error: OnError = "raise",
         serializer: Literal["json", "utf8"] | None = None,
         max_bytes: int = TABLE_BYTES_MAX,
     ) -> Any:
@@ -117,6 +121,7 @@ class Stream(OnLoop[LoopStream]):
                 until=until,
                 last=last,
                 limit=limit,
+                on_error=on_error,
                 serializer=serializer,
                 max_bytes=max_bytes,
             )
@@ -132,6 +137,7 @@ class Stream(OnLoop[LoopStream]):
         until: Time | None = None,
         last: int | None = None,
         limit: int | None = None,
+        on_error: OnError = "raise",
         serializer: Literal["json", "utf8"] | None = None,
         max_bytes: int = TABLE_BYTES_MAX,
     ) -> Any:
@@ -144,6 +150,7 @@ class Stream(OnLoop[LoopStream]):
                 until=until,
                 last=last,
                 limit=limit,
+                on_error=on_error,
                 serializer=serializer,
                 max_bytes=max_bytes,
             )

@@ -17,6 +17,7 @@ from headrace.client.reader.event_reader import EventReader
 from headrace.client.reader.place_questions import PlaceQuestions
 from headrace.client.reader.read_loop import ReadLoop
 from headrace.client.reader.read_part import ReadPart, Time
+from headrace.client.reader.segment_inputs import OnError, check_on_error
 from headrace.client.reader.segment_range import SegmentRangeReader
 from headrace.client.reader.time_windows import MarkReader, TimeWindows
 from headrace.client.records.envelope import Headers
@@ -106,6 +107,7 @@ class EventFace(ClientCore):
         until: Time | None = None,
         last: int | None = None,
         limit: int | None = None,
+        on_error: OnError = "raise",
         config: ReaderConfig | None = None,
         serializer: Serializer | str | None = None,
     ) -> Opening[EventReader]:
@@ -128,6 +130,8 @@ class EventFace(ClientCore):
             last: in place of ``start``, where the last so many events begin; of segments that are written at
                 the same time about as many of each.
             limit: end after so many events.
+            on_error: of an event that is no record, in a stream with records: ``"raise"`` the error once, or
+                ``"skip"`` the event.
             config: instead of the client's.
             serializer: what makes ``event.value`` of the bytes of an event; see :meth:`event_writer`.
 
@@ -135,13 +139,22 @@ class EventFace(ClientCore):
             NoSuchStreamError: there is no such stream.
             InvalidArgumentError: the present stream does not have a given cut (see :meth:`check_cut`), or the
                 part to read is said twice.
+            UnsupportedError: the stream has records of a version that this client does not know.
         """
         part = ReadPart(start, end, since, until, last, limit)
-        return Opening(self._open_reader(scope, stream, part, config, find_codec(serializer)))
+        check_on_error(on_error)
+        return Opening(self._open_reader(scope, stream, part, config, find_codec(serializer), on_error))
 
     async def _open_reader(
-        self, scope: str, stream: str, part: ReadPart, config: ReaderConfig | None, codec: Codec | None
+        self,
+        scope: str,
+        stream: str,
+        part: ReadPart,
+        config: ReaderConfig | None,
+        codec: Codec | None,
+        on_error: OnError,
     ) -> EventReader:
+        has_records = await self._streams.has_records(scope, stream)
         questions = PlaceQuestions(
             scope, stream, self._services, self._calls, self._times, self.config.reader
         )
@@ -156,6 +169,8 @@ class EventFace(ClientCore):
             end=end,
             codec=codec,
             limit=part.limit,
+            records=has_records,
+            on_error=on_error,
         )
 
     @named
@@ -171,6 +186,7 @@ class EventFace(ClientCore):
         last: int | None = None,
         limit: int | None = None,
         follow: bool = False,
+        on_error: OnError = "raise",
         serializer: Serializer | str | None = None,
         config: ReaderConfig | None = None,
     ) -> AsyncIterator[Event]:
@@ -194,6 +210,7 @@ class EventFace(ClientCore):
             last: in place of ``start``, the last so many events; with ``follow`` those that come as well.
             limit: end after so many events.
             follow: do not end there, but wait for more until the stream is sealed.
+            on_error: of an event that is no record; see :meth:`event_reader`.
             serializer: what makes ``event.value`` of the bytes of an event; see :meth:`event_writer`.
             config: instead of the client's.
 
@@ -213,6 +230,7 @@ class EventFace(ClientCore):
                 until=until,
                 last=last,
                 limit=limit,
+                on_error=on_error,
                 serializer=serializer,
                 config=config,
             )

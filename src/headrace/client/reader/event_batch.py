@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from itertools import repeat
-from typing import Any
+from typing import Any, ClassVar
 
 from headrace.client.framing.event_framing import payload_column, payloads
 from headrace.client.serializers import Codec
@@ -47,6 +48,21 @@ class Event(_Remembered):
             return value
 
     @property
+    def time(self) -> datetime | None:
+        """Of a :class:`Record`; None: the stream has no records."""
+        return None
+
+    @property
+    def key(self) -> bytes | None:
+        """Of a :class:`Record`, if it has one."""
+        return None
+
+    @property
+    def headers(self) -> Mapping[str, bytes]:
+        """Of a :class:`Record`; empty: it has none, or the stream has no records."""
+        return {}
+
+    @property
     def end_offset(self) -> int:
         """Where the next event of the segment starts."""
         return self.offset + EVENT_HEADER_BYTES + len(self.data)
@@ -55,21 +71,25 @@ class Event(_Remembered):
 class Decoder:
     """Makes values of the events of a stream."""
 
-    __slots__ = ("_codec", "_stream")
+    __slots__ = ("_codec", "stream")
 
-    def __init__(self, codec: Codec, scope: str, stream: str) -> None:
+    def __init__(self, codec: Codec | None, scope: str, stream: str) -> None:
+        """``codec`` None: values are bytes."""
         self._codec = codec
-        self._stream = f"{scope}/{stream}"
+        self.stream = f"{scope}/{stream}"
 
     def decode(self, data: bytes, segment_id: int, offset: int) -> Any:
         """Return the value of an event. Raises EventNotDecodedError."""
-        return self._codec.decode(data, self._stream, segment_id, offset)
+        return data if self._codec is None else self._codec.decode(data, self.stream, segment_id, offset)
 
 
 class EventBatch:
     """Whole events, contiguous in one segment, in order. Its buffer belongs to the owner of the batch."""
 
-    __slots__ = ("_base", "_buffer", "_frames", "decoder", "scope", "segment_id", "start_offset", "stream")
+    __slots__ = ("_base", "buffer", "decoder", "frames", "scope", "segment_id", "start_offset", "stream")
+
+    event_type: ClassVar[type[Event]] = Event
+    """What is made of ``stored_payloads``, with segment, offset and decoder."""
 
     def __init__(
         self, scope: str, stream: str, segment_id: int, buffer: bytearray | bytes, frames: Any, offset: int
@@ -83,27 +103,30 @@ class EventBatch:
         self.segment_id = segment_id
         self.start_offset = offset
         """Where the first event starts in the segment."""
-        self._buffer = buffer
-        self._frames = frames
+        self.buffer = buffer
+        self.frames = frames
+        """Where in ``buffer`` each event starts, then where the last one ends."""
         self._base = offset - int(frames[0])
         self.decoder: Decoder | None = None
         """Of the reader that gave it; None: it has no serializer."""
 
     def __len__(self) -> int:
         """Return the number of events."""
-        return len(self._frames) - 1
+        return len(self.frames) - 1
 
     def first(self, count: int) -> EventBatch:
         """Return the first events, at least one of them, in the same buffer."""
         if count >= len(self):
             return self
-        frames = self._frames[: count + 1]
-        return EventBatch(self.scope, self.stream, self.segment_id, self._buffer, frames, self.start_offset)
+        frames = self.frames[: count + 1]
+        part = EventBatch(self.scope, self.stream, self.segment_id, self.buffer, frames, self.start_offset)
+        part.decoder = self.decoder
+        return part
 
     @property
     def end_offset(self) -> int:
         """Where the event behind the last one starts in the segment."""
-        return self._base + int(self._frames[-1])
+        return self._base + int(self.frames[-1])
 
     @property
     def size_bytes(self) -> int:
@@ -113,17 +136,21 @@ class EventBatch:
     @property
     def raw(self) -> memoryview:
         """The bytes of the segment: headers and payloads."""
-        return memoryview(self._buffer)[int(self._frames[0]) : int(self._frames[-1])]
+        return memoryview(self.buffer)[int(self.frames[0]) : int(self.frames[-1])]
 
     def offsets(self) -> Any:
         """Return where each event starts in the segment (numpy array; list without numpy)."""
-        if isinstance(self._frames, list) or not hasattr(self._frames, "dtype"):
-            return [frame + self._base for frame in self._frames[:-1]]
-        return self._frames[:-1] + self._base
+        if isinstance(self.frames, list) or not hasattr(self.frames, "dtype"):
+            return [frame + self._base for frame in self.frames[:-1]]
+        return self.frames[:-1] + self._base
 
     def payloads(self) -> list[bytes]:
         """Return the events as ``bytes`` objects."""
-        return payloads(self._buffer, self._frames)
+        return payloads(self.buffer, self.frames)
+
+    def stored_payloads(self) -> list[bytes]:
+        """Return the events as they are stored, which for records is not what :meth:`payloads` returns."""
+        return self.payloads()
 
     def __iter__(self) -> Iterator[bytes]:
         return iter(self.payloads())
@@ -135,18 +162,19 @@ class EventBatch:
 
     def behind(self, count: int) -> EventBatch:
         """Return the batch without its first ``count`` events, of the same bytes; at least one is left."""
-        frames = self._frames[count:]
+        frames = self.frames[count:]
         offset = self._base + int(frames[0])
-        rest = EventBatch(self.scope, self.stream, self.segment_id, self._buffer, frames, offset)
+        rest = EventBatch(self.scope, self.stream, self.segment_id, self.buffer, frames, offset)
         rest.decoder = self.decoder
         return rest
 
     def events(self) -> Iterator[Event]:
         """Return an iterator over all events with their places."""
         places = self.event_offsets()
+        events, segment_ids = self.stored_payloads(), repeat(self.segment_id)
         if self.decoder is None:
-            return map(Event, self.payloads(), repeat(self.segment_id), places)
-        return map(Event, self.payloads(), repeat(self.segment_id), places, repeat(self.decoder))
+            return map(self.event_type, events, segment_ids, places)
+        return map(self.event_type, events, segment_ids, places, repeat(self.decoder))
 
     def values(self) -> list[Any]:
         """Return what the serializer of the reader makes of the events. Raises EventNotDecodedError."""
@@ -154,7 +182,7 @@ class EventBatch:
 
     def to_arrow(self) -> Any:
         """Return the events as a ``pyarrow.BinaryArray`` without an object per event."""
-        return payload_column(self._buffer, self._frames)
+        return payload_column(self.buffer, self.frames)
 
     def __repr__(self) -> str:
         return (

@@ -14,7 +14,8 @@ JSON_BYTES_MAX: Final = (1 << 31) - 2
 
 
 def find_parser(serializer: str | None) -> Callable[[Any, str], Any]:
-    """Return what makes columns of a table with the columns ``event``, ``segment_id`` and ``offset``.
+    """Return what makes columns of a table with the columns ``event``, ``segment_id`` and ``offset``, perhaps
+    with those of records between them.
 
     Raises:
         InvalidArgumentError: columns are not made of this.
@@ -38,7 +39,7 @@ def _as_text(table: Any, stream: str) -> Any:
 
 
 def _as_json(table: Any, stream: str) -> Any:
-    """Return a column per member of the events, then segment and offset where no member has their names."""
+    """Return a column per member of the events, then the other columns where no member has their names."""
     pa = get_arrow()
     if not table.num_rows:
         return table.drop_columns(["event"])
@@ -63,7 +64,7 @@ def _as_json(table: Any, stream: str) -> Any:
         raise _refused(table, stream, "json", error) from None
     if found.num_rows != table.num_rows:
         raise _refused(table, stream, "json", "an event is not one object")
-    for name in ("segment_id", "offset"):
+    for name in table.column_names[1:]:
         if name not in found.column_names:
             found = found.append_column(name, table[name])
     return found
@@ -73,7 +74,7 @@ def _refused(table: Any, stream: str, serializer: str, why: object) -> Exception
     """Return the error for the first event that is none; look for it one by one."""
     codec = find_codec(serializer)
     assert isinstance(codec, Codec)
-    for batch in table.to_batches():
+    for batch in table.select(["event", "segment_id", "offset"]).to_batches():
         for event, segment_id, offset in zip(*(column.to_pylist() for column in batch.columns), strict=True):
             try:
                 value = codec.decode(event, stream, segment_id, offset)

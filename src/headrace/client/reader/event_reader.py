@@ -14,7 +14,7 @@ from typing import Self
 from headrace.client.config import ReaderConfig
 from headrace.client.description import described
 from headrace.client.reader.cuts import Cuts, Edge, parse_edge
-from headrace.client.reader.segment_inputs import InputStart, SegmentInputs
+from headrace.client.reader.segment_inputs import InputStart, OnError, SegmentInputs
 from headrace.client.reader.stream_walk import Start, StreamWalk
 from headrace.client.segment_address import SegmentAddress
 from headrace.client.segment_calls import SegmentCalls
@@ -41,8 +41,12 @@ class EventReader(SegmentInputs):
         walk: StreamWalk,
         codec: Codec | None = None,
         limit: int | None = None,
+        records: bool = False,
+        on_error: OnError = "raise",
     ) -> None:
-        super().__init__(services, config, codec, limit)
+        super().__init__(services, config, codec, limit, on_error)
+        self.has_records = records
+        """Whether the events of the stream are records."""
         self.scope = scope
         self.stream = stream
         self._calls = calls
@@ -63,6 +67,8 @@ class EventReader(SegmentInputs):
         end: Edge | None,
         codec: Codec | None = None,
         limit: int | None = None,
+        records: bool = False,
+        on_error: OnError = "raise",
     ) -> Self:
         """Look up where to start and stop, and begin to read; ``limit``: it ends after so many events."""
         start, end = parse_edge(start), None if end is None else parse_edge(end)
@@ -74,7 +80,7 @@ class EventReader(SegmentInputs):
             if isinstance(edge, StreamCut) and cut is not None:
                 await cuts.check(cut, ranges)
         walk = StreamWalk(first.offsets, ranges, None if last is None else last.offsets)
-        reader = cls(scope, stream, services, calls, config, walk, codec, limit)
+        reader = cls(scope, stream, services, calls, config, walk, codec, limit, records, on_error)
         await reader._begin(walk.to_read())
         return reader
 
@@ -141,7 +147,7 @@ class EventReader(SegmentInputs):
             if offset == COMPLETED:
                 offset = (await self._calls.info(address)).length
                 self._walk.on_read(start.segment_id, offset)
-            opened.append(InputStart(address, offset, start.end))
+            opened.append(InputStart(address, offset, start.end, self.has_records))
         self._open_inputs(opened)
 
     # ------------------------------------------------------------------------------ ending

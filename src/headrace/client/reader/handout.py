@@ -15,9 +15,26 @@ from headrace.errors import HeadraceError
 class Handout:
     """A batch that is taken event by event or at once, or an error that is told once, or nothing."""
 
-    __slots__ = ("_batch", "_count", "_decoder", "_error", "_offsets", "_payloads", "_segment_id", "_taken")
+    __slots__ = (
+        "_batch",
+        "_count",
+        "_decoder",
+        "_error",
+        "_error_place",
+        "_event_type",
+        "_offsets",
+        "_payloads",
+        "_segment_id",
+        "_taken",
+    )
 
-    def __init__(self, batch: EventBatch | None = None, error: HeadraceError | None = None) -> None:
+    def __init__(
+        self,
+        batch: EventBatch | None = None,
+        error: HeadraceError | None = None,
+        error_place: tuple[int, int] | None = None,
+    ) -> None:
+        """``error_place``: segment and offset of the event that the error is about, left until it is told."""
         self._batch = batch
         self._count = 0 if batch is None else len(batch)
         self._taken = 0
@@ -27,6 +44,8 @@ class Handout:
         self._offsets: list[int] = []
         self._segment_id = -1 if batch is None else batch.segment_id
         self._decoder = None if batch is None else batch.decoder
+        self._event_type = Event if batch is None else batch.event_type
+        self._error_place = error_place
 
     @property
     def is_taken(self) -> bool:
@@ -38,14 +57,16 @@ class Handout:
         """Segment and offset of the first event that is left; None: there is none."""
         batch, taken = self._batch, self._taken
         if batch is None or taken == self._count:
-            return None
+            return None if self._error is None else self._error_place
         return self._segment_id, batch.start_offset if taken == 0 else self._offsets[taken]
 
     def take_event(self) -> Event | None:
         """Return the next event; None: none is left. Raises the error."""
         taken = self._taken
         try:
-            event = Event(self._payloads[taken], self._segment_id, self._offsets[taken], self._decoder)
+            event = self._event_type(
+                self._payloads[taken], self._segment_id, self._offsets[taken], self._decoder
+            )
         except IndexError:
             return self._take_first()
         self._taken = taken + 1
@@ -57,7 +78,7 @@ class Handout:
             self._raise()
             return None
         self._offsets = batch.event_offsets()
-        self._payloads = batch.payloads()
+        self._payloads = batch.stored_payloads()
         return self.take_event()
 
     def take_batch(self) -> EventBatch | None:

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import asyncio
 from abc import ABC, abstractmethod
+from collections import deque
 from collections.abc import AsyncIterator, Iterable
-from dataclasses import dataclass
-from typing import Final, Self
+from dataclasses import dataclass, field
+from typing import Final, Literal, Self
 
 from headrace.client.config import ReaderConfig
 from headrace.client.forks import OfOneProcess
@@ -19,6 +20,7 @@ from headrace.client.iterators import Each
 from headrace.client.reader.event_batch import Decoder, Event, EventBatch
 from headrace.client.reader.event_cutter import EventCutter
 from headrace.client.reader.handout import Handout
+from headrace.client.reader.record_batch import RecordBatch, not_a_record, split_records
 from headrace.client.reader.segment_input import PIECES_MAX, SegmentInput
 from headrace.client.segment_address import SegmentAddress
 from headrace.client.serializers import Codec
@@ -27,12 +29,22 @@ from headrace.errors import (
     ClosedError,
     CorruptionError,
     HeadraceError,
+    InvalidArgumentError,
     NoSuchSegmentError,
     SegmentTruncatedError,
 )
 from headrace.limits import KIB
 
 _READ_BYTES_MIN: Final = 64 * KIB
+
+OnError = Literal["raise", "skip"]
+"""What follows from an event of a stream with records that is none."""
+
+
+def check_on_error(on_error: object) -> None:
+    """Raise InvalidArgumentError unless it is one of the two."""
+    if on_error not in ("raise", "skip"):
+        raise InvalidArgumentError(f"on_error is 'raise' or 'skip', not {on_error!r:.100}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +54,8 @@ class InputStart:
     address: SegmentAddress
     offset: int
     end: int | None = None
+    records: bool = False
+    """Whether its stream has records."""
 
 
 @dataclass(slots=True)
@@ -50,19 +64,27 @@ class _Input:
     cutter: EventCutter
     decoder: Decoder | None
     offset: int  # behind what was put into the hand-out
+    records: bool
+    parts: deque[EventBatch] = field(default_factory=deque)  # of a block, that wait for the hand-out
 
 
 class SegmentInputs(OfOneProcess, ABC):
     """Iterates over events, or over batches. One consumer at a time; used on one loop."""
 
     def __init__(
-        self, services: ClientServices, config: ReaderConfig, codec: Codec | None, limit: int | None = None
+        self,
+        services: ClientServices,
+        config: ReaderConfig,
+        codec: Codec | None,
+        limit: int | None = None,
+        on_error: OnError = "raise",
     ) -> None:
         self._services = services
         self._config = config
         self._codec = codec
         self._limit = limit
         """Events that are still to be read; None: all."""
+        self._on_error = on_error
         self._inputs: dict[SegmentAddress, _Input] = {}
         self._ready: dict[SegmentAddress, None] = {}
         self._news = asyncio.Event()
@@ -110,8 +132,11 @@ class SegmentInputs(OfOneProcess, ABC):
                 end=start.end,
                 read_bytes=read_bytes,
             )
-            decoder = None if self._codec is None else Decoder(self._codec, address.scope, address.stream)
-            self._inputs[address] = _Input(source, EventCutter(address, start.offset), decoder, start.offset)
+            decoder = None
+            if self._codec is not None or start.records:
+                decoder = Decoder(self._codec, address.scope, address.stream)
+            cutter = EventCutter(address, start.offset)
+            self._inputs[address] = _Input(source, cutter, decoder, start.offset, start.records)
             source.start()
 
     def _close_input(self, address: SegmentAddress) -> int:
@@ -149,6 +174,7 @@ class SegmentInputs(OfOneProcess, ABC):
             NoSuchSegmentError: a whole segment is gone. Once; reading goes on with its successors. If the
                 stream was deleted and created anew it has none, and the error stays.
             DataCorruptionError: the bytes of a segment are no events.
+            EventNotRecordError: an event of a stream with records is none. Once; reading goes on behind it.
             UnreachableError, UnknownOutcomeError: the store cannot be reached.
         """
         await self.fill()
@@ -238,22 +264,51 @@ class SegmentInputs(OfOneProcess, ABC):
         del self._ready[address]
         each = self._inputs[address]
         source, cutter = each.source, each.cutter
+        if each.parts:
+            self._serve_part(address, each)
+            return
         block = source.take()
         if block is not None:
             batch = cutter.cut(block)
             if source.has_news:
                 self._ready[address] = None  # at the end of the order
             if batch is not None:
-                batch = self._within_limit(batch)
                 batch.decoder = each.decoder
-                each.offset = batch.end_offset
-                self._on_read(address, each.offset)
-                self.handout, self._served = Handout(batch), address
+                if each.records:
+                    each.parts.extend(split_records(batch))
+                    self._serve_part(address, each)
+                else:
+                    self._hand_out(address, each, self._within_limit(batch))
         elif source.error is not None:
             self._on_input_error(source, source.error)
         elif source.is_at_end:
             cutter.finish()
             self._end_input(address, cutter.offset, sealed=source.is_sealed_at_end)
+
+    def _serve_part(self, address: SegmentAddress, each: _Input) -> None:
+        """Hand out the next records, or say that an event is none, or leave such events out."""
+        part = each.parts.popleft()
+        if isinstance(part, RecordBatch):
+            self._hand_out(address, each, self._within_limit(part))
+        elif self._on_error == "skip":
+            self._pass(address, each, part.end_offset)
+        else:
+            error = not_a_record(part)
+            self._pass(address, each, part.first(1).end_offset)
+            place = (address.segment_id, part.start_offset)
+            self.handout, self._served = Handout(error=error, error_place=place), address
+            if len(part) > 1:
+                each.parts.appendleft(part.behind(1))
+        if each.parts or each.source.has_news:
+            self._ready[address] = None
+
+    def _hand_out(self, address: SegmentAddress, each: _Input, batch: EventBatch) -> None:
+        self._pass(address, each, batch.end_offset)
+        self.handout, self._served = Handout(batch), address
+
+    def _pass(self, address: SegmentAddress, each: _Input, offset: int) -> None:
+        each.offset = offset
+        self._on_read(address, offset)
 
     def _within_limit(self, batch: EventBatch) -> EventBatch:
         """Return what of a batch is still to be read, and count it. At least one event is."""

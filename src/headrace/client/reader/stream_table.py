@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from headrace.client.reader.event_batch import EventBatch
 from headrace.client.reader.event_reader import EventReader
+from headrace.client.reader.record_batch import RecordBatch
 from headrace.client.vectors import get_arrow
 from headrace.errors import AnswerTooLargeError
 from headrace.limits import GIB
@@ -18,8 +19,9 @@ TABLE_BYTES_MAX: Final = 1 * GIB
 async def read_table(reader: EventReader, max_bytes: int) -> Any:
     """Return what a reader reads up to its end as a ``pyarrow.Table``.
 
-    Its columns are ``event`` (binary), ``segment_id`` and ``offset`` (both int64). Events of one segment are
-    in order, and so are events of one key.
+    Its columns are ``event`` (binary), ``segment_id`` and ``offset`` (both int64), and behind the first one,
+    with records, ``time`` (milliseconds, UTC), ``key`` (binary) and ``headers`` (a map). Events of one
+    segment are in order, and so are events of one key.
 
     Raises:
         AnswerTooLargeError: there are more bytes than ``max_bytes``.
@@ -27,7 +29,11 @@ async def read_table(reader: EventReader, max_bytes: int) -> Any:
         HeadraceError: as :meth:`EventReader.next_batch`.
     """
     pa = get_arrow()
-    schema = pa.schema([("event", pa.binary()), ("segment_id", pa.int64()), ("offset", pa.int64())])
+    fields = [("event", pa.binary())]
+    if reader.has_records:
+        headers = pa.map_(pa.string(), pa.binary())
+        fields += [("time", pa.timestamp("ms", "UTC")), ("key", pa.binary()), ("headers", headers)]
+    schema = pa.schema([*fields, ("segment_id", pa.int64()), ("offset", pa.int64())])
     found: list[Any] = []
     size = 0
     while (batch := await reader.next_batch()) is not None:
@@ -46,7 +52,8 @@ async def read_table(reader: EventReader, max_bytes: int) -> Any:
 def _record_batch(pa: Any, schema: Any, batch: EventBatch) -> Any:
     segment_ids = pa.repeat(pa.scalar(batch.segment_id, pa.int64()), len(batch))
     offsets = pa.array(batch.offsets(), pa.int64())
-    return pa.record_batch([batch.to_arrow(), segment_ids, offsets], schema=schema)
+    parts = batch.to_record_batch().columns if isinstance(batch, RecordBatch) else [batch.to_arrow()]
+    return pa.record_batch([*parts, segment_ids, offsets], schema=schema)
 
 
 def require_frames(library: str) -> None:
