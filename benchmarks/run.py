@@ -32,6 +32,7 @@ BENCHMARKS = (
     "benchmarks.object_ingest",
     "benchmarks.bookkeeper_wal",
     "benchmarks.log_requests",
+    "benchmarks.records",
     "benchmarks.micro.wire_parse",
     "benchmarks.micro.read_index",
     "benchmarks.micro.storage_write",

@@ -28,7 +28,7 @@ from headrace.limits import MIB
 COLUMN_BYTES_MAX: Final = 512 * MIB
 """Of the values that become records at once."""
 
-HEAD_FIELDS: Final = [("mark", "u1"), ("version", "u1"), ("key", ">u2"), ("headers", ">u2"), ("time", ">i8")]
+HEAD_FIELDS: Final = [("mark", "u1"), ("version", "u1"), ("time", ">i8"), ("key", ">u2"), ("headers", ">u2")]
 
 
 def wrap_column(values: Any, keys: Any, times: Any, headers: Any) -> Any:
@@ -62,7 +62,8 @@ def wrap_column(values: Any, keys: Any, times: Any, headers: Any) -> Any:
         heads["key"] = len(parts[-1].as_py()) if isinstance(keys, str) else _lengths(parts[-1])
     if isinstance(headers, bytes):
         heads["headers"] = len(headers)
-        parts.append(pa.scalar(headers, pa.binary()))
+        if headers:
+            parts.append(pa.scalar(headers, pa.binary()))
     else:
         parts.append(_binary_array(headers_of_each(headers)))
         heads["headers"] = _lengths(parts[-1])

@@ -5,7 +5,7 @@ Source: ``docs/formats/record.md``.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from struct import Struct
@@ -17,8 +17,8 @@ from headrace.runtime.times import milliseconds_of
 
 MARK: Final = 0xFE
 VERSION: Final = 1
-HEAD: Final = Struct(">BBHHq")
-"""Mark, version, length of the key, length of all headers, time."""
+HEAD: Final = Struct(">BBqHH")
+"""Mark, version, time, length of the key, length of all headers."""
 HEAD_BYTES: Final = HEAD.size
 NO_KEY: Final = 0xFFFF
 KEY_BYTES_MAX: Final = NO_KEY - 1
@@ -33,6 +33,13 @@ TIME_MS_MAX: Final = 253_402_300_799_999
 
 _BEGINNING: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _VALUE_LENGTH: Final = Struct(">H")
+_LENGTHS: Final = Struct(">HH")
+_LENGTHS_BEGIN: Final = HEAD_BYTES - _LENGTHS.size
+
+_KNOWN_KEYS: Final[dict[str, bytes]] = {}
+"""Keys of records without headers, as those have them: most writers use the same ones again and again."""
+_KNOWN_KEYS_MAX: Final = 1 << 16
+_KNOWN_KEY_BYTES_MAX: Final = 256
 
 Headers = Mapping[str, Any]
 """Names with values: bytes, or text, which becomes UTF-8."""
@@ -63,9 +70,37 @@ def prefix_of(key: str | None, time_ms: int, headers: bytes) -> bytes:
         InvalidArgumentError: the key is too long, or no text.
     """
     if key is None:
-        return HEAD.pack(MARK, VERSION, NO_KEY, len(headers), time_ms) + headers
+        return HEAD.pack(MARK, VERSION, time_ms, NO_KEY, len(headers)) + headers
     data = key_bytes(key)
-    return HEAD.pack(MARK, VERSION, len(data), len(headers), time_ms) + data + headers
+    return HEAD.pack(MARK, VERSION, time_ms, len(data), len(headers)) + data + headers
+
+
+def prefixes_of(keys: Iterable[str], time_ms: int, headers: bytes) -> dict[str, bytes]:
+    """Return what :func:`prefix_of` returns for each of several keys."""
+    first = HEAD.pack(MARK, VERSION, time_ms, 0, 0)[:_LENGTHS_BEGIN]
+    if headers:
+        return {key: first + _key_part(key, len(headers)) + headers for key in keys}
+    try:
+        return {key: first + _KNOWN_KEYS[key] for key in keys}
+    except KeyError:
+        pass
+    prefixes: dict[str, bytes] = {}
+    for key in keys:
+        part = _KNOWN_KEYS.get(key)
+        if part is None:
+            part = _key_part(key, 0)
+            if len(part) <= _KNOWN_KEY_BYTES_MAX:
+                if len(_KNOWN_KEYS) >= _KNOWN_KEYS_MAX:
+                    _KNOWN_KEYS.clear()
+                _KNOWN_KEYS[key] = part
+        prefixes[key] = first + part
+    return prefixes
+
+
+def _key_part(key: str, headers_length: int) -> bytes:
+    """Return the lengths, and the key behind them."""
+    data = key_bytes(key)
+    return _LENGTHS.pack(len(data), headers_length) + data
 
 
 def key_bytes(key: str) -> bytes:
@@ -168,7 +203,7 @@ def read_head(data: bytes | bytearray | memoryview, begin: int, end: int) -> Hea
     length = end - begin
     if length < HEAD_BYTES:
         return f"{length} bytes are too few"
-    mark, version, key_length, headers_length, time_ms = HEAD.unpack_from(data, begin)
+    mark, version, time_ms, key_length, headers_length = HEAD.unpack_from(data, begin)
     if mark != MARK:
         return f"it begins with the byte {mark:#04x} instead of {MARK:#04x}"
     if version != VERSION:

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
+from operator import add
 from typing import Any, Protocol
 
 from headrace.client.framing.event_frames import own_event, own_events
 from headrace.client.records.columns import headers_of_each, times_of_each, wrap_column
-from headrace.client.records.envelope import Headers, encode_headers, prefix_of, time_ms_of
+from headrace.client.records.envelope import Headers, encode_headers, prefix_of, prefixes_of, time_ms_of
 from headrace.client.serializers import Codec
 from headrace.client.vectors import is_arrow
 from headrace.errors import InvalidArgumentError
@@ -123,9 +124,9 @@ def _wrapped(values: Sequence[bytes], keys: Any, times: Any, headers: Any) -> li
     if isinstance(times, int) and isinstance(headers, bytes):
         if _is_one(keys):
             prefix = prefix_of(keys, times, headers)
-            return [prefix + value for value in values]
-        prefixes = {key: prefix_of(key, times, headers) for key in dict.fromkeys(keys)}
-        return [prefixes[key] + value for key, value in zip(keys, values, strict=True)]
+            return list(map(prefix.__add__, values))
+        prefixes = prefixes_of(dict.fromkeys(keys), times, headers)
+        return list(map(add, map(prefixes.__getitem__, keys), values))
     count = len(values)
     return [
         prefix_of(key, time_ms, encoded_headers) + value

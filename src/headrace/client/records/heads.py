@@ -25,7 +25,7 @@ from headrace.limits import EVENT_HEADER_BYTES
 _FEW_EVENTS: Final = 32
 """Fewer are looked at one by one: arrays would cost more."""
 _SIGN: Final = MARK << 8 | VERSION
-_FIELDS: Final = [("sign", ">u2"), ("key", ">u2"), ("headers", ">u2"), ("time", ">i8")]
+_FIELDS: Final = [("sign", ">u2"), ("time", ">i8"), ("key", ">u2"), ("headers", ">u2")]
 
 
 class DamagedHeadersError(ValueError):
@@ -134,6 +134,9 @@ class Columns:
         pa, np = get_arrow(), find_numpy()
         assert np is not None
         count = len(self._heads)
+        if not self._heads["headers"].any():
+            nothing = pa.nulls(0, pa.string()), pa.nulls(0, pa.binary())
+            return pa.MapArray.from_arrays(int32_array(np.zeros(count + 1, np.int32)), *nothing)
         rows, places = self._header_places(np)
         bounds = np.zeros(count + 1, np.int32)
         np.cumsum(np.bincount(rows, minlength=count), out=bounds[1:])
@@ -164,14 +167,11 @@ class Columns:
             begin = place[rows] + 1
             name_end = begin + octets[begin - 1]
             stop = end[rows]
-            short = name_end + 2 > stop
-            name_end_read = np.where(short, begin, name_end) if short.any() else name_end
             # Of a header that is cut off whatever lies there is read, within the buffer, and refused below.
-            limit = len(octets) - 2
-            at = np.minimum(name_end_read, limit)
+            at = np.minimum(name_end, len(octets) - 2)
             value_begin = name_end + 2
             value_end = value_begin + (octets[at].astype(np.int64) << 8) + octets[at + 1]
-            wrong = short | (value_end > stop) | (name_end == begin)
+            wrong = (value_begin > stop) | (value_end > stop) | (name_end == begin)
             if wrong.any():
                 raise DamagedHeadersError(int(rows[wrong.argmax()]))
             found.append(np.stack([rows, begin, name_end, value_begin, value_end], axis=1))
@@ -179,8 +179,6 @@ class Columns:
             rows = rows[value_end < stop]
         if len(rows):
             raise DamagedHeadersError(int(rows[0]))
-        if not found:
-            return np.zeros(0, np.int64), np.zeros(0, np.int32)
         each = np.concatenate(found)
         each = each[np.argsort(each[:, 0], kind="stable")]
         return each[:, 0], np.ascontiguousarray(each[:, 1:]).reshape(-1).astype(np.int32)

@@ -69,9 +69,9 @@ def test_headers_that_a_record_does_not_take_are_refused(headers):
         (b"", "0 bytes are too few"),
         (b"a plain event, and a long one", "begins with the byte 0x61"),
         (b"\xfe\2" + bytes(12), "version 2 instead of 1"),
-        (b"\xfe\1\0\1" + bytes(10), "do not fit into 14 bytes"),
-        (b"\xfe\1\xff\xff\0\1" + bytes(8), "do not fit into 14 bytes"),
-        (b"\xfe\1\xff\xff\0\0\x7f" + bytes(7), "its time is"),
+        (b"\xfe\1" + bytes(8) + b"\0\1\0\0", "do not fit into 14 bytes"),
+        (b"\xfe\1" + bytes(8) + b"\xff\xff\0\1", "do not fit into 14 bytes"),
+        (b"\xfe\1\x7f" + bytes(7) + b"\xff\xff\0\0", "its time is"),
     ],
 )
 def test_what_is_no_record_is_told_why(event, why):
