@@ -6,8 +6,11 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 
 from headrace.data_directory.log_place import place_of
+from headrace.errors import HeadraceError
 from headrace.runtime.context import system_runtime
 from headrace.testing.conformance.wal import append_all, numbered
+from headrace.wal.bookkeeper.log_node import decode_log
+from headrace.wal.bookkeeper.renewed_session import RenewedSession
 from headrace.wal.stores import make_logs
 from tests.unit.wal.world import SMALL
 
@@ -34,6 +37,18 @@ async def opened(logs, container=0):
     wal = logs.make_wal(container)
     await wal.open()
     return wal
+
+
+async def ledgers_of(place):
+    """Return the ledgers of the log of container 0."""
+    nodes = RenewedSession(place.cluster.make_coordinator())
+    try:
+        found = await nodes.read(place.cluster.log_path(0))
+        return [] if found is None else [each.ledger for each in decode_log(found.data, 0).ledgers]
+    except HeadraceError:
+        return []
+    finally:
+        await nodes.close()
 
 
 class Load:

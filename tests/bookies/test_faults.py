@@ -9,7 +9,7 @@ from headrace.errors import FencedOutError, WalWriteError
 from headrace.testing.conformance.wal import append_all, numbered, read_contents
 from headrace.wal.bookkeeper.config import LedgerLogConfig
 from headrace.wal.config import WalConfig
-from tests.bookies.real_logs import Load, log_place, logs_at, opened
+from tests.bookies.real_logs import Load, ledgers_of, log_place, logs_at, opened
 from tests.bookies.servers import BookKeeper
 
 CONFIG = LedgerLogConfig(ledger_bytes_max=200_000, answer_s=2.0, full_check_s=0.5)
@@ -26,6 +26,14 @@ async def until(condition, seconds=60):
     async with asyncio.timeout(seconds):
         while not condition():  # noqa: ASYNC110
             await asyncio.sleep(0.05)
+
+
+async def told_to_repair(servers, ledgers):
+    """Wait until the auditor has found one of the ledgers to lack copies."""
+    async with asyncio.timeout(120):
+        told = ""
+        while not any(f"{ledger}\n" in told for ledger in ledgers):
+            told = await asyncio.to_thread(servers.shell, "listunderreplicated")
 
 
 @pytest.mark.parametrize("fault", ["kill", "sleep"])
@@ -80,13 +88,14 @@ async def test_repair_by_bookkeeper_takes_the_log_from_nobody(servers):
             wal = await opened(logs)
             assert (await append_all(wal, numbered(50))).errors == [None] * 50
             servers.bookies[2].kill()
-            for start in range(50, 450, 10):  # its auditor finds the ledger that is open, and fences it
-                assert (await append_all(wal, numbered(10, start=start))).errors == [None] * 10
-                await asyncio.sleep(0.5)
+            load = Load(wal, 50)
+            await told_to_repair(servers, await ledgers_of(place))
+            await load.until(2000)
+            acknowledged = await load.end()
             assert not await wal.is_fenced()
             await wal.close()
             again = await opened(logs)
-            assert await read_contents(again) == numbered(450)
+            assert await read_contents(again) == [*numbered(50), *acknowledged]
             await again.close()
     finally:
         servers.stop_recovery()

@@ -6,14 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from headrace.errors import HeadraceError
 from headrace.testing.conformance.wal import append_all, read_contents
 from headrace.wal.bookkeeper.ledger_io import read_ledger, recover_ledger
 from headrace.wal.bookkeeper.ledger_metadata import LedgerState
 from headrace.wal.bookkeeper.ledger_store import LedgerStore
-from headrace.wal.bookkeeper.log_node import decode_log
 from headrace.wal.bookkeeper.renewed_session import RenewedSession
-from tests.bookies.real_logs import Load, log_place, logs_at, opened
+from tests.bookies.real_logs import Load, ledgers_of, log_place, logs_at, opened
 from tests.bookies.servers import java
 
 WORDS = [f"entry-{number}".encode() for number in range(30)]
@@ -131,15 +129,3 @@ async def test_bookkeepers_shell_sees_ordinary_ledgers(bookkeeper):
     assert "state=CLOSED" in told
     assert "lastEntryId=29" in told
     assert "headrace" in told
-
-
-async def ledgers_of(place):
-    """Return the ledgers of the log of container 0."""
-    nodes = RenewedSession(place.cluster.make_coordinator())
-    try:
-        found = await nodes.read(place.cluster.log_path(0))
-        return [] if found is None else [each.ledger for each in decode_log(found.data, 0).ledgers]
-    except HeadraceError:
-        return []
-    finally:
-        await nodes.close()

@@ -10,7 +10,8 @@ from headrace.wal.bookkeeper.ledger_metadata import (
     Ensemble,
     LedgerMetadata,
     LedgerState,
-    change_state,
+    begin_recovery,
+    close_ledger,
     decode_ledger,
     encode_ledger,
 )
@@ -63,9 +64,9 @@ def test_metadata_of_ledgers_are_those_of_bookkeeper(name):
 
 
 def test_a_state_changes_and_nothing_else():
-    begun = change_state(golden("ledger_open"), LedgerState.IN_RECOVERY)
+    begun = begin_recovery(golden("ledger_open"))
     assert begun == golden("ledger_in_recovery")
-    assert change_state(begun, LedgerState.CLOSED, 300, 70_000) == golden("ledger_closed")
+    assert close_ledger(begun, 300, 70_000) == golden("ledger_closed")
 
 
 @pytest.mark.parametrize("name", PACKETS)

@@ -42,6 +42,9 @@ from headrace.testing.trace import Trace
 
 T = TypeVar("T")
 
+CALLBACKS_MAX: Final = 10_000_000
+"""Of one simulation: minutes, and a hundred times what the longest of ours has."""
+
 _LINES_SHOWN: Final = 30
 
 #: Virtual seconds that tasks get to end after the scenario has.
@@ -135,7 +138,8 @@ def simulate(
         lines_retained: how many lines of trace are retained; None: a few thousand.
 
     Raises:
-        SimulationError: a deadlock, a livelock, too long, something forbidden, or an unhandled exception.
+        SimulationError: a deadlock, a livelock, too long or too much, something forbidden, or an unhandled
+            exception.
         BaseException: whatever ``scenario`` raises, with a note that says how to repeat it.
     """
     with _deterministic_collector(), _silenced_dead():
@@ -145,6 +149,7 @@ def simulate(
             shuffle=shuffle,
             loop_time=loop_time,
             limit_s=limit_s,
+            callbacks_max=CALLBACKS_MAX,
             trace_callbacks=trace_callbacks,
             lines_retained=lines_retained,
         )

@@ -103,6 +103,12 @@ class Member:
         return await asyncio.to_thread(self.process.wait, LONG_S)
 
 
+def in_bucket(s3):
+    """Return places of logs and chunks in a small S3 server."""
+    end = f"?anonymous=true&endpoint=http://127.0.0.1:{s3.port}&region=us-east-1"
+    return [f"s3://bucket/{each}{end}" for each in ("logs", "chunks")]
+
+
 class Processes:
     """All of them; the end of the context kills them."""
 
@@ -116,21 +122,20 @@ class Processes:
         buckets=4,
         session_s=6.0,
         environment=None,
-        s3=None,
+        places=None,
     ):
-        """``environment`` is that of controllers; ``s3`` has logs and chunks: stores share no files then."""
+        """``environment`` is that of controllers; ``places`` are URIs of logs and chunks that are on no disk
+        of a store: stores share no files then.
+        """
         self.directory = directory
         self.containers, self.buckets = containers, buckets
         (directory / "zookeeper").mkdir(parents=True)
         self.zookeeper = ZooKeeperServer(directory / "zookeeper")
         self._location = f"zk://127.0.0.1:{self.zookeeper.port}/storm"
         coordinator = f"{self._location}?session_s={session_s}&margin_s={session_s / 6:.2f}"
-        self._places = [f"file://{directory}/{each}" for each in ("logs", "chunks")]
-        if s3 is not None:
-            end = f"?anonymous=true&endpoint=http://127.0.0.1:{s3.port}&region=us-east-1"
-            self._places = [f"s3://bucket/{each}{end}" for each in ("logs", "chunks")]
+        self._places = places or [f"file://{directory}/{each}" for each in ("logs", "chunks")]
         self.stores = [
-            Member("segmentstore", f"store-{number}", directory, coordinator, {}, disk=s3 is not None)
+            Member("segmentstore", f"store-{number}", directory, coordinator, {}, disk=places is not None)
             for number in range(stores)
         ]
         self.controllers = [

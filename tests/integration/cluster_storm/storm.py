@@ -20,7 +20,7 @@ from headrace.client import ClientConfig, connect
 from tests.integration.cluster_storm.foreign import KINDS
 from tests.integration.cluster_storm.load import SCOPE, Ledger
 from tests.integration.cluster_storm.pinned import Pinned
-from tests.integration.cluster_storm.processes import LONG_S, POLL_S, Processes
+from tests.integration.cluster_storm.processes import LONG_S, POLL_S, Processes, in_bucket
 from tests.integration.cluster_storm.schedule import OF_STORES, OF_ZOOKEEPER, Kind, draw_schedule
 from tests.integration.cluster_storm.stalls import Stalls, described
 from tests.stores.small_s3 import beside
@@ -219,7 +219,7 @@ def main():
                 draw_schedule(options.seed, options.faults, options.session, options.zookeeper),
                 session_s=options.session,
                 others=options.others,
-                s3=stack.enter_context(beside()) if options.log == "s3" else None,
+                places=in_bucket(stack.enter_context(beside())) if options.log == "s3" else None,
                 tell=lambda line: print(f"seed {options.seed}: {line}", flush=True),
             )
         )

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from headrace.client import connect
-from tests.integration.cluster_storm.processes import Processes
+from tests.integration.cluster_storm.processes import Processes, in_bucket
 from tests.integration.cluster_storm.storm import PATIENT
 from tests.stores.small_s3 import beside
 
@@ -32,7 +32,10 @@ async def beyond(acknowledged, more):
 async def test_what_was_acknowledged_survives_the_loss_of_a_machine_of_a_cluster(tmp_path):
     sizes = {"stores": 2, "controllers": 1, "containers": 2, "buckets": 1, "session_s": 2.0}
     with beside() as s3:
-        async with Processes(tmp_path, s3=s3, **sizes) as cluster, connect(cluster.uri, PATIENT) as client:
+        async with (
+            Processes(tmp_path, places=in_bucket(s3), **sizes) as cluster,
+            connect(cluster.uri, PATIENT) as client,
+        ):
             await client.create_scope("s")
             await client.create_stream("s", "t", segments=2)
             acknowledged, ends = {key: [] for key in KEYS}, asyncio.Event()

@@ -7,6 +7,7 @@ import pytest
 
 from tests.effort import soak
 from tests.integration.cluster_storm.foreign import KINDS
+from tests.integration.cluster_storm.processes import in_bucket
 from tests.integration.cluster_storm.schedule import Fault, Kind, draw_schedule
 from tests.integration.cluster_storm.storm import run_storm
 from tests.stores.small_s3 import beside
@@ -37,7 +38,7 @@ async def test_machines_that_are_lost_and_other_faults_over_a_log_in_a_bucket(tm
     schedule = draw_schedule(seed, 25, 6.0, 30.0)
     assert any(fault.kind is Kind.KILL_STORE for strike in schedule for fault in strike)
     with beside() as s3:
-        report = await run_storm(tmp_path, seed, schedule, others=KINDS, s3=s3)
+        report = await run_storm(tmp_path, seed, schedule, others=KINDS, places=in_bucket(s3))
     print(f"seed {seed}: {report}")
     assert report.faults == 25
 

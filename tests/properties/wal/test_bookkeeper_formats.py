@@ -12,7 +12,7 @@ from headrace.wal.bookkeeper.ledger_metadata import (
     Ensemble,
     LedgerMetadata,
     LedgerState,
-    change_state,
+    close_ledger,
     decode_ledger,
     encode_ledger,
 )
@@ -50,7 +50,7 @@ def ledgers(draw):
 @given(ledgers())
 def test_ledgers(ledger):
     assert decode_ledger(encode_ledger(ledger)) == ledger
-    closed = decode_ledger(change_state(encode_ledger(ledger), LedgerState.CLOSED, 2**50, 9))
+    closed = decode_ledger(close_ledger(encode_ledger(ledger), 2**50, 9))
     assert (closed.last_entry, closed.length, closed.ensembles) == (2**50, 9, ledger.ensembles)
 
 

@@ -20,7 +20,8 @@ from headrace.wal.bookkeeper.ledger_metadata import (
     Ensemble,
     LedgerMetadata,
     LedgerState,
-    change_state,
+    begin_recovery,
+    close_ledger,
     decode_ledger,
     encode_ledger,
 )
@@ -375,7 +376,7 @@ class Owner:
             yield always
             ledger = decode_ledger(data)
             if ledger.state is LedgerState.OPEN:
-                closed = change_state(data, LedgerState.CLOSED, writer.confirmed, writer.confirmed_length)
+                closed = close_ledger(data, writer.confirmed, writer.confirmed_length)
                 self.world.nodes.write(path, closed, version)
                 yield always
                 continue
@@ -399,18 +400,23 @@ class Owner:
             if ledger.state is LedgerState.CLOSED or self.is_over:
                 return ledger.last_entry
             if ledger.state is LedgerState.OPEN:
-                self.world.nodes.write(path, change_state(data, LedgerState.IN_RECOVERY), version)
+                self.world.nodes.write(path, begin_recovery(data), version)
                 yield always
                 continue
             starts = {each.name: each.starts for each in self.world.bookies.values() if each.is_up}
             waits = self.world.a_disk_is_lost or self.world.chance(0.5)
-            recovery = LedgerRecovery(number, ledger, must_answer=starts if waits else ())
+            recovery = LedgerRecovery(
+                number,
+                ledger,
+                must_answer=starts if waits else (),
+                replacements=() if waits else list(starts),
+            )
             try:
                 while recovery.end is None:
                     recovery.proceed((yield from self._ask(number, recovery.ask, starts)))
             except WalWriteError:
                 continue
-            self.world.nodes.write(path, change_state(data, LedgerState.CLOSED, *recovery.end), version)
+            self.world.nodes.write(path, close_ledger(data, *recovery.end), version)
             yield always
 
     def _ask(

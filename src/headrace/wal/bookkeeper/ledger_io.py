@@ -13,7 +13,8 @@ from headrace.wal.bookkeeper.entry_format import Entry
 from headrace.wal.bookkeeper.ledger_metadata import (
     LedgerMetadata,
     LedgerState,
-    change_state,
+    begin_recovery,
+    close_ledger,
     decode_ledger,
 )
 from headrace.wal.bookkeeper.ledger_recovery import LedgerRecovery
@@ -44,7 +45,7 @@ async def recover_ledger(store: LedgerStore, number: int) -> LedgerMetadata:
         if ledger.state is LedgerState.CLOSED:
             return ledger
         if ledger.state is LedgerState.OPEN:
-            await store.write(number, change_state(data, LedgerState.IN_RECOVERY), version)
+            await store.write(number, begin_recovery(data), version)
             continue
         try:
             closed = await _find_end(store, number, ledger, data, is_patient=clock() - began_at < PATIENCE_S)
@@ -60,13 +61,16 @@ async def _find_end(
     store: LedgerStore, number: int, ledger: LedgerMetadata, data: bytes, *, is_patient: bool
 ) -> bytes:
     """Return the metadata of the ledger with its end."""
-    alive = {bookie.id for bookies in await store.read_bookies() for bookie in bookies}
-    recovery = LedgerRecovery(number, ledger, must_answer=alive if is_patient else ())
+    writable, read_only = await store.read_bookies()
+    alive = [bookie.id for bookie in (*writable, *read_only)]
+    others = [] if is_patient else [bookie.id for bookie in writable]
+    recovery = LedgerRecovery(number, ledger, must_answer=alive if is_patient else (), replacements=others)
     key = master_key(ledger.password)
-    async with BookieCalls(await store.find_endpoints(bookies_of(ledger)), store.connect) as calls:
+    endpoints = await store.find_endpoints(bookies_of(ledger).union(others))
+    async with BookieCalls(endpoints, store.connect) as calls:
         while recovery.end is None:
             recovery.proceed(await calls.ask_all(number, key, recovery.ask))
-    return change_state(data, LedgerState.CLOSED, *recovery.end)
+    return close_ledger(data, *recovery.end)
 
 
 async def end_ledger(
@@ -81,7 +85,7 @@ async def end_ledger(
         if decode_ledger(data).state is not LedgerState.OPEN:
             await check_owner()
             return await recover_ledger(store, number)
-        await store.write(number, change_state(data, LedgerState.CLOSED, last_entry, length), version)
+        await store.write(number, close_ledger(data, last_entry, length), version)
 
 
 async def read_ledger(

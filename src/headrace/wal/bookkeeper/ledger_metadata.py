@@ -41,7 +41,9 @@ class Ensemble:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LedgerMetadata:
-    """The metadata of one ledger. Ledgers written here have one ensemble for life."""
+    """The metadata of one ledger. A writer has one ensemble for the life of a ledger; a recovery may end it
+    with another one.
+    """
 
     write_quorum: int
     ack_quorum: int
@@ -92,14 +94,29 @@ def as_closed(ledger: LedgerMetadata, last_entry: int) -> LedgerMetadata:
     return replace(ledger, state=LedgerState.CLOSED, last_entry=last_entry)
 
 
-def change_state(data: bytes, state: LedgerState, last_entry: int = NO_ENTRY, length: int = 0) -> bytes:
-    """Return the data of a node with another state and end. All else stays, known here or not.
+def begin_recovery(data: bytes) -> bytes:
+    """Return the data of a node whose ledger is being recovered. All else stays, known here or not.
 
     Raises:
         DataCorruptionError: the data are no metadata of a ledger.
     """
     message = _parse(data)
-    _set_state(message, state, last_entry, length)
+    _set_state(message, LedgerState.IN_RECOVERY, NO_ENTRY, 0)
+    return _frame(message)
+
+
+def close_ledger(data: bytes, last_entry: int, length: int, moved: Ensemble | None = None) -> bytes:
+    """Return the data of a node with the end of its ledger; ``moved``: where entries are from one on.
+
+    Raises:
+        DataCorruptionError: the data are no metadata of a ledger.
+    """
+    message = _parse(data)
+    _set_state(message, LedgerState.CLOSED, last_entry, length)
+    if moved is not None:
+        if message.segment[-1].first_entry == moved.first_entry:
+            del message.segment[-1]
+        message.segment.add(first_entry=moved.first_entry, bookie=moved.bookies)
     return _frame(message)
 
 

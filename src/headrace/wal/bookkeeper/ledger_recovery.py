@@ -14,7 +14,10 @@ Why no acknowledged entry is lost:
   it answered: so what is in flight cannot reach ``ack`` bookies later, either. (Were these reads without a
   fence, what is in flight could still reach a bookie that had said no, and be acknowledged.)
 * An error, a lost connection or no answer is unknown, and never a no.
-* What is found is on ``ack`` bookies again before the ledger is closed behind it.
+* What is found is on ``ack`` bookies again before the ledger is closed behind it. If too few of its bookies
+  are left for that, others take the places of the lost ones for what is not confirmed: all of it is written
+  again, and the metadata say so with the end, in one write. Until then none of it is called confirmed: who
+  recovers the ledger next looks where the metadata say.
 """
 
 from __future__ import annotations
@@ -25,7 +28,7 @@ from typing import Final, NamedTuple
 
 from headrace.errors import DataCorruptionError, WalWriteError
 from headrace.wal.bookkeeper.entry_format import NO_ENTRY, Entry
-from headrace.wal.bookkeeper.ledger_metadata import LedgerMetadata
+from headrace.wal.bookkeeper.ledger_metadata import Ensemble, LedgerMetadata
 from headrace.wal.bookkeeper.quorums import Quorums, is_covered, write_set
 from headrace.wal.bookkeeper.wire_format import LAST_ENTRY, Verdict
 
@@ -61,6 +64,8 @@ class LedgerEnd(NamedTuple):
 
     last_entry: int
     length: int
+    moved: Ensemble | None = None
+    """Where the last entries are, if others took the places of lost bookies."""
 
 
 UNKNOWN: Final = Reply(Verdict.UNKNOWN)
@@ -75,16 +80,25 @@ class LedgerRecovery:
     ``must_answer``: bookies that are said to be alive. That there is no entry is believed only if each of
     them that may have it says so, too. A quorum would be right as well, as long as no bookie comes back
     without what it had: this is for those that do. Callers do without it after a while.
+
+    ``replacements``: other bookies, that may take the places of those that are lost.
     """
 
     def __init__(
-        self, number: int, ledger: LedgerMetadata, *, must_answer: Collection[str] = frozenset()
+        self,
+        number: int,
+        ledger: LedgerMetadata,
+        *,
+        must_answer: Collection[str] = frozenset(),
+        replacements: Sequence[str] = (),
     ) -> None:
         self.number = number
         self.end: LedgerEnd | None = None
         """Set at last: where to close the ledger, by compare-and-set."""
         self._ledger = ledger
         self._must_answer = frozenset(must_answer)
+        self._replacements = [each for each in replacements if each not in ledger.bookies]
+        self._moved: Ensemble | None = None
         self._quorums = Quorums(len(ledger.bookies), ledger.write_quorum, ledger.ack_quorum)
         self._given_up: set[str] = set()
         self._last = NO_ENTRY
@@ -122,8 +136,18 @@ class LedgerRecovery:
             [self._ledger.ensembles[-1].first_entry - 1]
             + [reply.entry.last_confirmed for reply in found.values() if reply.entry is not None]
         )
+        self._replace_lost()
         self._is_searching = True
         self._read(self._last + 1)
+
+    def _replace_lost(self) -> None:
+        """Let others take the places of bookies that do not answer, if too few take entries again."""
+        bookies = self._ledger.bookies
+        left = set(bookies) - self._given_up
+        if self._replacements and not is_covered(bookies, self._quorums.write, self._quorums.ack, left):
+            others = iter(self._replacements)
+            places = tuple(each if each in left else next(others, each) for each in bookies)
+            self._moved = Ensemble(self._last + 1, places)
 
     def _go_on_with(self, number: int, found: Mapping[str, Reply]) -> None:
         entry = next((reply.entry for reply in found.values() if reply.entry is not None), None)
@@ -141,9 +165,9 @@ class LedgerRecovery:
             self.ask = Ask(
                 Asked.WRITE,
                 number,
-                self._asked(self._targets(number)),
+                self._asked(self._places(number)),
                 bytes(entry.payload),
-                self._last,
+                self._last if self._moved is None else self._moved.first_entry - 1,
                 entry.length,
             )
         else:
@@ -164,13 +188,20 @@ class LedgerRecovery:
         if self._length is None:
             self._read(self._last)
         else:
-            self.end = LedgerEnd(self._last, self._length)
+            moved = self._moved if self._moved and self._moved.first_entry <= self._last else None
+            self.end = LedgerEnd(self._last, self._length, moved)
 
     def _read(self, number: int) -> None:
         self.ask = Ask(Asked.READ, number, self._asked(self._targets(number)))
 
     def _targets(self, number: int) -> tuple[str, ...]:
         return write_set(self._ledger.ensemble_of(number), self._quorums.write, number)
+
+    def _places(self, number: int) -> tuple[str, ...]:
+        """Return where an entry is written again."""
+        if self._moved is None:
+            return self._targets(number)
+        return write_set(self._moved.bookies, self._quorums.write, number)
 
     def _asked(self, bookies: Sequence[str]) -> tuple[str, ...]:
         return tuple(bookie for bookie in bookies if bookie not in self._given_up)

@@ -16,8 +16,7 @@ from headrace.wal.bookkeeper.ledger_metadata import (
     MAGIC,
     Ensemble,
     LedgerMetadata,
-    LedgerState,
-    change_state,
+    close_ledger,
     decode_ledger,
     encode_ledger,
 )
@@ -153,7 +152,7 @@ def test_entries_are_found_among_the_bookies_of_their_ensemble():
 
 def test_what_this_client_does_not_know_of_a_ledger_stays():
     data = encode_ledger(LEDGER).removeprefix(MAGIC)[1:] + b"\xa0\x06\x2a"  # field 100
-    closed = change_state(MAGIC + bytes([len(data)]) + data, LedgerState.CLOSED, 4, 50)
+    closed = close_ledger(MAGIC + bytes([len(data)]) + data, 4, 50)
     assert closed.endswith(b"\xa0\x06\x2a")
     assert decode_ledger(closed).last_entry == 4
 

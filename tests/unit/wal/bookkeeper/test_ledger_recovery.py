@@ -34,7 +34,7 @@ def test_an_empty_ledger_ends_before_its_first_entry():
     assert recovery.ask[:3] == (Asked.READ, LAST_ENTRY, ("a", "b", "c"))
     assert answer(recovery, a=NO, b=NO, c=NO) == (Asked.READ, 0, ("a", "b", "c"))
     answer(recovery, a=NO, b=NO)
-    assert recovery.end == (-1, 0)
+    assert recovery.end == (-1, 0, None)
 
 
 def test_what_one_bookie_has_is_written_to_all_that_answer():
@@ -44,7 +44,7 @@ def test_what_one_bookie_has_is_written_to_all_that_answer():
     assert recovery.ask.last_confirmed == 1
     assert answer(recovery, a=DONE, b=DONE) == (Asked.READ, 3, ("a", "b"))
     answer(recovery, a=NO, b=NO)
-    assert recovery.end == (2, 30)
+    assert recovery.end == (2, 30, None)
 
 
 def test_the_length_of_what_needed_no_recovery_is_read():
@@ -52,7 +52,7 @@ def test_the_length_of_what_needed_no_recovery_is_read():
     answer(recovery, a=entry(2, 1), b=entry(2, 1), c=entry(2, 1))
     assert answer(recovery, a=NO, b=NO, c=NO) == (Asked.READ, 1, ("b", "c", "a"))
     answer(recovery, a=NO, b=entry(1, 0))
-    assert recovery.end == (1, 20)
+    assert recovery.end == (1, 20, None)
 
 
 @pytest.mark.parametrize(
@@ -80,7 +80,7 @@ def test_bookies_that_are_alive_have_a_say_beyond_the_quorum():
         answer(recovery, a=NO, b=NO)
         if decides:
             answer(recovery, a=NO)
-            assert recovery.end == (-1, 0)
+            assert recovery.end == (-1, 0, None)
         else:
             with pytest.raises(WalWriteError):
                 recovery.proceed({"a": NO})
@@ -99,3 +99,47 @@ def test_a_ledger_whose_bookies_were_replaced_is_recovered_in_the_newest_ensembl
     assert recovery.ask.bookies == ("a", "b", "d")
     assert answer(recovery, a=NO, b=NO, d=NO)[1] == 5
     assert answer(recovery, a=NO, b=NO, d=NO) == (Asked.READ, 4, ("b", "c", "a"))
+
+
+TWO = LedgerMetadata(write_quorum=2, ack_quorum=2, ensembles=(Ensemble(0, ("a", "b")),))
+
+
+def test_others_take_the_places_of_lost_bookies_for_what_is_not_confirmed():
+    recovery = LedgerRecovery(1, TWO, replacements=("b", "c", "d"))
+    assert answer(recovery, a=entry(2, 1)) == (Asked.READ, 2, ("a",))
+    assert answer(recovery, a=entry(2, 1)) == (Asked.WRITE, 2, ("a", "c"))
+    assert answer(recovery, a=DONE, c=DONE) == (Asked.READ, 3, ("a",))
+    assert answer(recovery, a=entry(3, 1)) == (Asked.WRITE, 3, ("c", "a"))
+    # Nobody knows of the places before the end is written: the next who recovers it would believe this.
+    assert recovery.ask.last_confirmed == 1
+    answer(recovery, a=DONE, c=DONE)
+    answer(recovery, a=NO)
+    assert recovery.end == (3, 40, Ensemble(2, ("a", "c")))
+
+
+def test_a_ledger_without_anything_to_write_again_stays_where_it_is():
+    recovery = LedgerRecovery(1, TWO, replacements=("c",))
+    answer(recovery, a=NO)
+    answer(recovery, a=NO)
+    assert recovery.end == (-1, 0, None)
+
+
+def test_nobody_is_replaced_while_enough_bookies_are_left():
+    ledger = LedgerMetadata(write_quorum=3, ack_quorum=2, ensembles=(Ensemble(0, tuple("abc")),))
+    recovery = LedgerRecovery(1, ledger, replacements=("d",))
+    answer(recovery, a=NO, b=entry(0, -1))
+    assert answer(recovery, a=NO, b=entry(0, -1)) == (Asked.WRITE, 0, ("a", "b"))
+
+
+def test_too_few_copies_decide_nothing_with_others_either():
+    recovery = LedgerRecovery(1, TWO, replacements=("c",))
+    answer(recovery, a=entry(0, -1))
+    answer(recovery, a=entry(0, -1))
+    with pytest.raises(WalWriteError, match="nothing is lost"):
+        recovery.proceed({"a": DONE})
+
+
+def test_a_fence_is_never_answered_by_others():
+    recovery = LedgerRecovery(1, TWO, replacements=("c",))
+    with pytest.raises(WalWriteError, match="could be fenced"):
+        recovery.proceed({"c": NO})

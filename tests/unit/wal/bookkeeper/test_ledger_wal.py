@@ -124,7 +124,7 @@ async def test_frames_fail_typed_when_too_few_bookies_are_alive_for_too_long_and
 
 async def test_a_ledger_that_somebody_repairs_is_left_and_the_log_stays_ours():
     bookies = MemoryBookies()
-    wal = await opened(bookies)
+    wal = await opened(bookies, config=LedgerLogConfig())  # of which a busy machine is slow to no answer
     first = await append_all(wal, numbered(5))
     ended = await recover_ledger(bookies.maker().store, ledgers_of(bookies)[0])  # as AutoRecovery does
     assert ended.last_entry == 4
@@ -247,3 +247,18 @@ async def test_full_bookies_are_told_from_dead_ones():
     wal.stop_waiting()
     assert [type(error) for error in (await appending).errors] == [StorageFullError]
     await wal.close()
+
+
+async def test_a_log_on_two_bookies_is_recovered_from_one_of_them_when_a_third_is_back():
+    """What one bookie was away for is on the two others; then one of these is lost for ever."""
+    bookies = MemoryBookies()
+    bookies.kill("b2:1")
+    wal = await opened(bookies)
+    first = await append_all(wal, numbered(20))
+    bookies.restart("b2:1")
+    bookies.kill("b0:1")
+    again = await opened(bookies)
+    assert await read_contents(again) == first.contents
+    assert (await append_all(again, numbered(5, start=20))).errors == [None] * 5
+    await wal.close()
+    await again.close()
