@@ -23,6 +23,7 @@ from headrace.wal.bookkeeper.log_changes import (
     next_address,
     truncate_log,
 )
+from headrace.wal.bookkeeper.log_node import LogNode
 from headrace.wal.bookkeeper.next_ledger import LedgerMaker
 from headrace.wal.bookkeeper.owned_log import OwnedLog
 from headrace.wal.bookkeeper.renewed_session import wal_errors
@@ -76,7 +77,8 @@ class BookKeeperWal(FrameLender):
         """Take ownership; see ``Wal.open``. The ledger that is not closed is fenced and recovered."""
         assert self._closing is None
         with wal_errors(self._place):
-            node = await self._log.take()
+            await self._log.take()
+            node = await self._delete_freed()  # a former owner may have deleted them, and not have said so
             slots = asyncio.Semaphore(_AT_ONCE)
 
             async def end(number: int) -> None:
@@ -160,13 +162,18 @@ class BookKeeperWal(FrameLender):
         end = self._open.next_address
         async with self._truncating:
             with wal_errors(self._place):
-                node = await self._log.change(lambda node: truncate_log(node, address, end))
-                freed = find_freed(node)
-                for ledger in freed:
-                    await self._maker.store.delete(ledger)
-                await self._log.change(lambda node: forget_ledgers(node, freed))
-            for ledger in freed:
-                self._known.pop(ledger, None)
+                await self._log.change(lambda node: truncate_log(node, address, end))
+                await self._delete_freed()
+
+    async def _delete_freed(self) -> LogNode:
+        """Delete ledgers that hold nothing but truncated records, and forget them."""
+        freed = find_freed(self._log.node)
+        for ledger in freed:
+            await self._maker.store.delete(ledger)
+        node = await self._log.change(lambda node: forget_ledgers(node, freed))
+        for ledger in freed:
+            self._known.pop(ledger, None)
+        return node
 
     async def purge_freed(self) -> bool:
         """See ``Wal.purge_freed``. The bytes are gone when the bookies compact."""

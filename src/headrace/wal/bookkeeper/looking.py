@@ -12,7 +12,7 @@ from headrace.wal.bookkeeper.entry_format import Entry
 from headrace.wal.bookkeeper.ledger_io import READ_AHEAD, bookies_of, find_last_entry, read_entries
 from headrace.wal.bookkeeper.ledger_metadata import LedgerMetadata, LedgerState, as_closed, decode_ledger
 from headrace.wal.bookkeeper.ledger_store import LedgerStore
-from headrace.wal.bookkeeper.log_changes import check_row
+from headrace.wal.bookkeeper.log_changes import check_row, find_freed, forget_ledgers
 from headrace.wal.bookkeeper.log_node import LogNode, decode_log
 
 
@@ -56,6 +56,7 @@ async def look_at_log(store: LedgerStore, path: str, container: int) -> SeenLog 
         return SeenLog(LogNode(container), {}, {}, str(error))
     if node is None:
         return None
+    node = forget_ledgers(node, find_freed(node))  # they may be deleted already
     ledgers: dict[int, LedgerMetadata] = {}
     endpoints: dict[str, Endpoint] = {}
     problem = ""

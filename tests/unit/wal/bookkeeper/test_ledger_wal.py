@@ -12,7 +12,9 @@ from headrace.wal.bookkeeper.ledger_io import recover_ledger
 from headrace.wal.bookkeeper.ledger_metadata import LedgerState, decode_ledger
 from headrace.wal.bookkeeper.ledger_nodes import ledger_path
 from headrace.wal.bookkeeper.ledger_wal import BookKeeperWal
-from headrace.wal.bookkeeper.log_node import decode_log
+from headrace.wal.bookkeeper.log_changes import find_freed, truncate_log
+from headrace.wal.bookkeeper.log_node import decode_log, encode_log
+from headrace.wal.bookkeeper.looking import look_at_log
 from tests.unit.wal.bookkeeper.memory_bookies import MemoryBookies, run_now
 from tests.unit.wal.world import SMALL
 
@@ -215,6 +217,23 @@ async def test_ledgers_that_are_truncated_are_deleted():
         assert run_now(bookies.session.read(ledger_path(ledger))) is None
     await wal.close()
     assert await contents(bookies) == numbered(50)[40:]
+
+
+async def test_a_log_is_opened_whose_owner_died_between_the_deletion_of_ledgers_and_its_note_of_that():
+    bookies = MemoryBookies()
+    wal = await opened(bookies, config=LedgerLogConfig(ledger_bytes_max=300))
+    appended = await append_all(wal, numbered(50))
+    await wal.close()
+    found = run_now(bookies.session.read("logs/3"))
+    node = truncate_log(decode_log(found.data, 3), appended.addresses[40], appended.addresses[-1] + 1)
+    run_now(bookies.session.write("logs/3", encode_log(node), found.version))
+    freed = find_freed(node)
+    run_now(bookies.maker().store.delete(freed[0]))
+    seen = await look_at_log(bookies.maker().store, "logs/3", 3)
+    assert seen.problem == ""
+    assert await contents(bookies) == numbered(50)[40:]
+    assert set(freed).isdisjoint(ledgers_of(bookies))
+    assert run_now(bookies.session.read(ledger_path(freed[1]))) is None
 
 
 async def test_a_log_that_lost_a_ledger_is_not_opened():
