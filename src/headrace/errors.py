@@ -316,6 +316,10 @@ class PreconditionError(RequestError):
     """A precondition named in the message does not hold; nothing changed."""
 
 
+class ReaderOfflineError(PreconditionError):
+    """The reader is no longer one of its group, and reads no more: another one goes on with what it had."""
+
+
 # ------------------------------------------------------------------------------------------ protocol
 
 

@@ -19,6 +19,7 @@ from headrace.errors import (
     ClosedError,
     EventNotDecodedError,
     InvalidArgumentError,
+    NoSuchReaderGroupError,
     NoSuchScopeError,
     NoSuchStreamError,
     StreamExistsError,
@@ -27,7 +28,8 @@ from headrace.errors import (
 from headrace.testing import LocalServer
 
 pytestmark = pytest.mark.cluster
-PUBLIC = [headrace.connect, headrace.Client, headrace.Stream, headrace.EventWriter, LocalServer]
+_FACES = [headrace.Client, headrace.Stream, headrace.EventWriter, headrace.ReaderGroup]
+PUBLIC = [headrace.connect, *_FACES, LocalServer]
 
 
 @pytest.fixture(scope="module")
@@ -450,3 +452,39 @@ def test_a_client_says_what_it_is(server):
     assert repr(client) == f"<headrace.Client of {server.uri}, closed>"
     with pytest.raises(ClosedError):
         client.create_scope("nowhere")
+
+
+# ------------------------------------------------------------------------------ reader groups
+
+
+def test_a_group_reads_records_and_is_set_back(client, name):
+    scope = name.split("/")[0]
+    client.create_stream(f"{scope}/records", records=True)
+    client.write(f"{scope}/records", [b"one"], key="a", headers={"of": b"records"})
+    client.write(name, [b"plain"], key="b")
+    with client.reader_group(
+        streams=[f"{scope}/records", name],
+        group="both",
+        end="tail",
+        consumption=headrace.Consumption.HELD_UNTIL_CHECKPOINT,
+    ) as group:
+        assert repr(group) == f"<headrace.ReaderGroup of {scope}/both at {client.uri}, 0 readers>"
+        with group.reader("r") as reader:
+            assert reader.name == "r.py"
+            read = {event.data: event for event in reader}
+        assert read.keys() == {b"one", b"plain"}
+        assert (read[b"one"].key, read[b"one"].headers) == (b"a", {"of": b"records"})
+        assert group.lag().bytes == 0
+        group.reset("head")
+        assert group.config.generation == 1
+        with group.reader() as reader:
+            assert sum(len(batch.to_arrow()) for batch in reader.batches()) == 2
+        group.reset()
+        assert group.lag().bytes == 0
+        joined = client.reader_group(group="both", scope=scope)
+        assert joined.streams == [name, f"{scope}/records"]
+        group.delete()
+    with pytest.raises(NoSuchReaderGroupError):
+        client.reader_group(group="both", scope=scope)
+    with pytest.raises(NoSuchReaderGroupError):
+        joined.readers()

@@ -11,6 +11,9 @@ from headrace.client.control.streams import StreamInfo
 from headrace.client.control.transactions import BatchOutcome, BatchStatus, SinkWatermark, TransactionStatus
 from headrace.client.credentials import Credentials
 from headrace.client.framing.event_framing import events_to_arrow
+from headrace.client.groups.group_lag import GroupLag, SegmentLag
+from headrace.client.groups.group_reader import GroupReader
+from headrace.client.groups.reader_group import GroupMember, ReaderGroup
 from headrace.client.public_calls import make_public
 from headrace.client.reader.byte_reader import ByteReader
 from headrace.client.reader.event_batch import Event, EventBatch
@@ -35,6 +38,7 @@ from headrace.client.writer.txn_writer import Transaction, TxnWriter
 from headrace.model.key_space import KeyRange
 from headrace.model.key_value_table import KeyValueTableConfiguration
 from headrace.model.policies import RetentionPolicy, ScalingPolicy, StreamConfiguration
+from headrace.model.reader_group import Consumption, ReaderGroupConfig
 from headrace.model.stream_cut import UNBOUNDED, StreamCut
 from headrace.model.transaction_tag import TransactionTag
 from headrace.model.watermark import MarkedSegment, Watermark
@@ -48,14 +52,20 @@ __all__ = [
     "ByteWriter",
     "Client",
     "ClientConfig",
+    "Consumption",
     "Credentials",
     "Event",
     "EventBatch",
     "EventReader",
     "EventWriter",
+    "GroupLag",
+    "GroupMember",
+    "GroupReader",
     "KeyRange",
     "MarkedSegment",
     "ReaderConfig",
+    "ReaderGroup",
+    "ReaderGroupConfig",
     "Record",
     "RecordBatch",
     "RetentionPolicy",
@@ -63,6 +73,7 @@ __all__ = [
     "RevisionedStream",
     "ScalingPolicy",
     "SegmentInfo",
+    "SegmentLag",
     "SegmentRange",
     "SegmentRangeReader",
     "Serializer",
@@ -95,6 +106,6 @@ __all__ = [
 ]
 
 make_public(Client, Stream, EventReader, SegmentRangeReader, TimeWindows, TxnWriter, KeyValueTable)
-make_public(ByteReader, ByteWriter, RevisionedStream, Synchronizer, Revision)
+make_public(ByteReader, ByteWriter, RevisionedStream, Synchronizer, Revision, ReaderGroup, GroupReader)
 make_public(EventWriter, Transaction, but=("write", "drain"))
 make_public(ClientConfig, ReaderConfig, WriterConfig, also=("__init__",))

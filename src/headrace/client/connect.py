@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from headrace.client.config import ClientConfig, default_uri
 from headrace.client.face.byte_streams import ByteStreamFace
+from headrace.client.face.reader_groups import ReaderGroupFace
 from headrace.client.face.shared_state import SharedStateFace
 from headrace.client.face.tables import TableFace
 from headrace.client.face.transactions import TransactionFace
@@ -42,7 +43,7 @@ def connect(
     )
 
 
-class Client(StreamClient, ByteStreamFace, SharedStateFace, TableFace, TransactionFace):
+class Client(StreamClient, ByteStreamFace, ReaderGroupFace, SharedStateFace, TableFace, TransactionFace):
     """One connection to the system, shared by everything that is made from it. Used on one loop.
 
     Where a scope and a stream are wanted, ``"scope/stream"`` will do.

@@ -22,16 +22,16 @@ from enum import Enum
 from typing import Final
 
 from headrace.errors import InvalidArgumentError
-from headrace.model.compact_numbers import (
-    CompactReader,
+from headrace.model.key_space import KeyRange
+from headrace.model.segment_id import epoch_of, make_segment_id, number_of, segment_id_text
+from headrace.model.versioned import (
+    VersionedReader,
     encode_compact_int,
     encode_compact_long,
     encode_compact_signed,
     encode_object,
     encode_text,
 )
-from headrace.model.key_space import KeyRange
-from headrace.model.segment_id import epoch_of, make_segment_id, number_of, segment_id_text
 
 COMPLETED: Final = -1
 _UNBOUNDED_TEXT: Final = "UNBOUNDED"
@@ -160,7 +160,7 @@ class StreamCut:
         """
         if not data:
             return UNBOUNDED
-        version, revisions = CompactReader(data).envelope()
+        version, revisions = VersionedReader(data).envelope()
         if version not in {0, 1} or 0 not in revisions:
             raise InvalidArgumentError(f"unknown version {version} of a stream cut")
         reader = revisions[0]

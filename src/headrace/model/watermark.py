@@ -19,8 +19,8 @@ from typing import Final
 
 from headrace.errors import DataCorruptionError, InvalidArgumentError
 from headrace.limits import EVENT_BYTES_MAX, EVENT_HEADER_BYTES
-from headrace.model.compact_numbers import CompactReader, encode_compact_int, encode_object
 from headrace.model.key_space import KeyRange
+from headrace.model.versioned import VersionedReader, encode_compact_int, encode_object
 
 NEWEST_MARK: Final = bytes.fromhex("7df9a874246cc9d69397cdd19ead68c5")
 """The attribute of the mark stream's segment that holds the offset at which its newest watermark begins."""
@@ -70,7 +70,7 @@ def decode_watermark(payload: bytes | memoryview) -> Watermark:
         DataCorruptionError: the payload is no watermark.
     """
     try:
-        reader = _revision(CompactReader(payload))
+        reader = _revision(VersionedReader(payload))
         lower, upper = _TIMES.unpack(reader.take(_TIMES.size))
         cut = [_read_segment(reader) for _ in range(reader.compact_int())]
     except InvalidArgumentError as error:
@@ -80,7 +80,7 @@ def decode_watermark(payload: bytes | memoryview) -> Watermark:
     return Watermark(lower, upper, tuple(sorted(cut, key=lambda each: each.key_range)))
 
 
-def _read_segment(reader: CompactReader) -> MarkedSegment:
+def _read_segment(reader: VersionedReader) -> MarkedSegment:
     segment_id, low, high = _SEGMENT.unpack(_revision(reader).take(_SEGMENT.size))
     (offset,) = _OFFSET.unpack(reader.take(_OFFSET.size))
     if segment_id < 0 or not 0.0 <= low < high <= 1.0:
@@ -88,7 +88,7 @@ def _read_segment(reader: CompactReader) -> MarkedSegment:
     return MarkedSegment(segment_id, KeyRange(low, high), offset)
 
 
-def _revision(reader: CompactReader) -> CompactReader:
+def _revision(reader: VersionedReader) -> VersionedReader:
     version, revisions = reader.envelope()
     if version != 0 or 0 not in revisions:
         raise InvalidArgumentError(f"unknown version {version}")

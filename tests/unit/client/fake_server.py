@@ -273,7 +273,9 @@ class FakeStore:
         if command.writer_id not in session or self.faults.hits(self.faults.drop_before_append):
             raise DropConnectionError
         name, last = session[command.writer_id]
-        segment = self.segments[name]
+        segment = self.segments.get(name)
+        if segment is None:
+            return c.NoSuchSegment(command.request_id, name)
         if segment.sealed:
             return c.SegmentIsSealed(command.request_id, name, "", 0)
         if len(segment.data) != command.expected_offset:
@@ -360,6 +362,8 @@ class FakeController(ControllerServiceServicer):
         self.tags: dict[tuple[str, str], list[str]] = {}
         self.sealed_streams: set[tuple[str, str]] = set()
         self.heads: dict[tuple[str, str], dict[int, int]] = {}
+        self.groups: dict[tuple[str, str], pb.ReaderGroupConfiguration] = {}
+        self.released: dict[tuple[str, str], dict[int, int]] = {}
         self.txns: dict[int, tuple[str, str, list[int], int]] = {}
         self.fail_next: list[grpc.StatusCode] = []
         self.outdated: list[pb.SegmentRanges] = []
@@ -625,6 +629,35 @@ class FakeController(ControllerServiceServicer):
         if state == 2:  # committing is over when somebody has looked
             self.txns[txn_id] = (scope, stream, ids, 3)
         return pb.TxnState(state=state)
+
+    async def createReaderGroup(self, request, context):
+        name = request.scope, request.readerGroupName
+        if name not in self.groups:
+            self.groups[name] = request
+            self.create(request.scope, "_RG" + request.readerGroupName)
+        return pb.CreateReaderGroupResponse(config=self.groups[name])
+
+    async def getReaderGroupConfig(self, request, context):
+        found = self.groups.get((request.scope, request.readerGroup))
+        return pb.ReaderGroupConfigResponse(config=found, status=0 if found else 2)
+
+    async def updateReaderGroup(self, request, context):
+        name = request.scope, request.readerGroupName
+        if self.groups[name].generation != request.generation:
+            return pb.UpdateReaderGroupResponse(status=3)
+        request.generation += 1
+        self.groups[name] = request
+        return pb.UpdateReaderGroupResponse(status=0, generation=request.generation)
+
+    async def deleteReaderGroup(self, request, context):
+        del self.groups[request.scope, request.readerGroup]
+        del self.store.segments[f"{request.scope}/_RG{request.readerGroup}/0.#epoch.0"]
+        return pb.DeleteReaderGroupStatus(status=0)
+
+    async def updateSubscriberStreamCut(self, request, context):
+        info = request.streamCut.streamInfo
+        self.released[info.scope, info.stream] = dict(request.streamCut.cut)
+        return pb.UpdateSubscriberStatus(status=0)
 
     async def pingTransaction(self, request, context):
         self.counts["ping"] += 1

@@ -18,15 +18,19 @@ from headrace.client import (
     BatchOutcome,
     BatchStatus,
     ClientConfig,
+    Consumption,
     Credentials,
     Event,
     EventBatch,
+    GroupLag,
+    GroupMember,
     Insert,
     KeyRange,
     KeyValueTableConfiguration,
     MarkedSegment,
     Put,
     ReaderConfig,
+    ReaderGroupConfig,
     Record,
     RecordBatch,
     Remove,
@@ -34,6 +38,7 @@ from headrace.client import (
     Revision,
     ScalingPolicy,
     SegmentInfo,
+    SegmentLag,
     SegmentRange,
     Serializer,
     SinkWatermark,
@@ -56,6 +61,7 @@ from headrace.client.blocking.acks import Ack
 from headrace.client.blocking.byte_streams import ByteReader, ByteWriter
 from headrace.client.blocking.client import Client, connect
 from headrace.client.blocking.event_times import EventWriter, TimeWindows
+from headrace.client.blocking.reader_groups import GroupReader, ReaderGroup
 from headrace.client.blocking.readers import EventReader, SegmentRangeReader
 from headrace.client.blocking.revisions import RevisionedStream, Synchronizer
 from headrace.client.blocking.stream import Stream
@@ -99,11 +105,15 @@ __all__ = [
     "ByteWriter",
     "Client",
     "ClientConfig",
+    "Consumption",
     "Credentials",
     "Event",
     "EventBatch",
     "EventReader",
     "EventWriter",
+    "GroupLag",
+    "GroupMember",
+    "GroupReader",
     "Insert",
     "KeyRange",
     "KeyValueTable",
@@ -111,6 +121,8 @@ __all__ = [
     "MarkedSegment",
     "Put",
     "ReaderConfig",
+    "ReaderGroup",
+    "ReaderGroupConfig",
     "Record",
     "RecordBatch",
     "Remove",
@@ -119,6 +131,7 @@ __all__ = [
     "RevisionedStream",
     "ScalingPolicy",
     "SegmentInfo",
+    "SegmentLag",
     "SegmentRange",
     "SegmentRangeReader",
     "Serializer",
@@ -146,8 +159,12 @@ __all__ = [
 ]
 
 make_public(Client, Stream, TimeWindows, TxnWriter, KeyValueTable, Ack, ByteWriter)
-make_public(RevisionedStream, Synchronizer)
+make_public(RevisionedStream, Synchronizer, ReaderGroup)
 make_public(
-    EventReader, SegmentRangeReader, ByteReader, but=("next_batch", "read_all", "readinto", "readall")
+    EventReader,
+    GroupReader,
+    SegmentRangeReader,
+    ByteReader,
+    but=("next_batch", "read_all", "readinto", "readall"),
 )
 make_public(EventWriter, Transaction, but=("write",))

@@ -8,6 +8,7 @@ from typing import Any
 
 from headrace.client.blocking.byte_streams import ByteReader, ByteWriter
 from headrace.client.blocking.event_client import EventClient
+from headrace.client.blocking.reader_groups import ReaderGroup
 from headrace.client.blocking.readers import SegmentRangeReader
 from headrace.client.blocking.revisions import RevisionedStream, Synchronizer
 from headrace.client.blocking.stream import Stream
@@ -131,6 +132,10 @@ class Client(EventClient):
     list_key_value_tables = iterates(LoopClient.list_key_value_tables)
     delete_key_value_table = waits(LoopClient.delete_key_value_table)
     key_value_table = opens(LoopClient.key_value_table, KeyValueTable)
+
+    # ------------------------------------------------------------------------------ reader groups
+
+    reader_group = opens(LoopClient.reader_group, ReaderGroup)
 
     # ------------------------------------------------------------------------------ shared states
 

@@ -11,23 +11,19 @@ from headrace.client.blocking.loop_thread import LoopThread
 from headrace.client.description import waiting
 from headrace.client.forks import OfOneProcess
 from headrace.client.public_calls import OURS, outward
-from headrace.client.reader import event_reader, segment_range
+from headrace.client.reader import event_reader, segment_inputs, segment_range
 from headrace.client.reader.event_batch import Event, EventBatch
 from headrace.model.stream_cut import StreamCut
 
 
-class EventReader(OfOneProcess):
-    """Reads the events of a stream between two cuts. One consumer at a time.
-
-    It is an iterator over events. A caller that stops, or whose wait ends by Ctrl-C or by time, goes on right
-    behind the last event or batch that was handed out: in a new loop, with the same iterator, or by batches.
-    """
+class SegmentInputs(OfOneProcess):
+    """Iterates over events, or over batches. One consumer at a time."""
 
     # What is handed out is taken from the reader by the thread of its consumer. All that runs on the loop is
     # a wait for it, whose result nobody needs: an interrupt loses nothing. It would in a call around these
     # methods (public_calls), so they make their errors outward ones themselves.
 
-    def __init__(self, reader: event_reader.EventReader, thread: LoopThread) -> None:
+    def __init__(self, reader: segment_inputs.SegmentInputs, thread: LoopThread) -> None:
         self._reader = reader
         self._thread = thread
 
@@ -45,11 +41,11 @@ class EventReader(OfOneProcess):
         reader = self._reader
         self._check_process()  # an iterator over batches has the method itself
         try:
-            batch = reader.handout.take_batch()
-            if batch is None:
+            while (batch := reader.handout.take_batch()) is None:
                 wait = reader.fill() if timeout_s is None else reader.fill_within(timeout_s)
                 self._thread.run(wait)
-                batch = reader.handout.take_batch()
+                if reader.handout.is_taken:
+                    break
             return batch
         except OURS as error:
             inner, failure = error, outward(error)
@@ -68,24 +64,15 @@ class EventReader(OfOneProcess):
         """Return the next event. Raises as :meth:`next_batch`."""
         reader = self._reader
         try:
-            event = reader.handout.take_event()
-            if event is None:
+            while (event := reader.handout.take_event()) is None:
                 self._thread.run(reader.fill())
-                event = reader.handout.take_event()
-                if event is None:
+                if reader.handout.is_taken:  # else it was recalled meanwhile: ask again
                     raise StopIteration
             return event
         except OURS as error:
             inner, failure = error, outward(error)
         reader.handout.on_told(inner)
         raise failure
-
-    def position(self) -> StreamCut:
-        """Return the cut behind the last event or batch that was handed out.
-
-        Events that an error has said to be gone lie in front of it.
-        """
-        return self._thread.call(self._reader.position)
 
     def close(self) -> None:
         """Stop reading. Idempotent."""
@@ -98,6 +85,25 @@ class EventReader(OfOneProcess):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+class EventReader(SegmentInputs):
+    """Reads the events of a stream between two cuts. One consumer at a time.
+
+    It is an iterator over events. A caller that stops, or whose wait ends by Ctrl-C or by time, goes on right
+    behind the last event or batch that was handed out: in a new loop, with the same iterator, or by batches.
+    """
+
+    def __init__(self, reader: event_reader.EventReader, thread: LoopThread) -> None:
+        super().__init__(reader, thread)
+        self._walk = reader
+
+    def position(self) -> StreamCut:
+        """Return the cut behind the last event or batch that was handed out.
+
+        Events that an error has said to be gone lie in front of it.
+        """
+        return self._thread.call(self._walk.position)
 
 
 class SegmentRangeReader(OfOneProcess):

@@ -12,7 +12,7 @@ from headrace.client.revisions.revisioned_stream import RevisionedStream
 from headrace.client.revisions.synchronizer import Synchronizer
 from headrace.client.scoped_name import named
 from headrace.client.segment_address import SegmentAddress
-from headrace.client.serializers import Serializer, find_codec
+from headrace.client.serializers import Codec, Serializer, find_codec
 from headrace.errors import InvalidArgumentError, PreconditionError, StreamSealedError
 
 S = TypeVar("S")
@@ -89,6 +89,25 @@ class SharedStateFace(ClientCore):
         self, scope: str, stream: str, codec: Any, initial: S, apply: Callable[[S, Any], S]
     ) -> Synchronizer[S, Any]:
         opened = await self._open_revisioned(scope, stream, self.config.reader)
-        synchronizer = Synchronizer(opened, self._services, codec, initial, apply)
+
+        async def begin() -> S:
+            return initial
+
+        synchronizer = Synchronizer(opened, self._services, _ValueCodec(codec, opened.address), begin, apply)
         await synchronizer.begin()
         return synchronizer
+
+
+class _ValueCodec:
+    """The serializer of a user, for states and updates."""
+
+    def __init__(self, codec: Codec, address: SegmentAddress) -> None:
+        self.encode = codec.encode
+        self._codec = codec
+        self._address = address
+
+    def decode_state(self, data: bytes) -> Any:
+        address = self._address
+        return self._codec.decode(data, f"{address.scope}/{address.stream}", address.segment_id, -1)
+
+    decode_update = decode_state

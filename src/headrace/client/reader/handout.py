@@ -22,6 +22,8 @@ class Handout:
         "_error",
         "_error_place",
         "_event_type",
+        "_in_hand",
+        "_is_recalled",
         "_offsets",
         "_payloads",
         "_segment_id",
@@ -46,6 +48,9 @@ class Handout:
         self._decoder = None if batch is None else batch.decoder
         self._event_type = Event if batch is None else batch.event_type
         self._error_place = error_place
+        self._is_recalled = False
+        self._in_hand = 0
+        """What the last taking of a batch began with."""
 
     @property
     def is_taken(self) -> bool:
@@ -59,6 +64,25 @@ class Handout:
         if batch is None or taken == self._count:
             return None if self._error is None else self._error_place
         return self._segment_id, batch.start_offset if taken == 0 else self._offsets[taken]
+
+    @property
+    def in_hand(self) -> int | None:
+        """Offset of the first event that was taken last, alone or with others; None: none was taken."""
+        batch, taken = self._batch, self._taken
+        if batch is None or taken == 0:
+            return None
+        if self._in_hand < 0:  # all that was left was taken at once
+            return batch.start_offset if self._in_hand == -1 else self._offsets[-1 - self._in_hand]
+        return self._offsets[taken - 1]
+
+    def recall(self) -> None:
+        """Let nothing be taken any more, until it is given back. A taking that has begun may still happen."""
+        self._is_recalled = True
+        self._payloads = []
+
+    def give_back(self) -> None:
+        """Let what is left be taken again."""
+        self._is_recalled = False
 
     def take_event(self) -> Event | None:
         """Return the next event; None: none is left. Raises the error."""
@@ -74,6 +98,8 @@ class Handout:
 
     def _take_first(self) -> Event | None:
         batch = self._batch
+        if self._is_recalled:
+            return None
         if batch is None or self._taken == self._count:
             self._raise()
             return None
@@ -84,11 +110,14 @@ class Handout:
     def take_batch(self) -> EventBatch | None:
         """Return all events that are left; None: none is. Raises the error."""
         batch, taken = self._batch, self._taken
+        if self._is_recalled:
+            return None
         if batch is None or taken == self._count:
             self._raise()
             return None
         if taken:
             batch = batch.behind(taken)
+        self._in_hand = -1 - taken
         self._taken = self._count
         return batch
 

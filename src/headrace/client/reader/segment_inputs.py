@@ -162,6 +162,10 @@ class SegmentInputs(OfOneProcess, ABC):
             return self._place_behind(each)
         return each.offset
 
+    @abstractmethod
+    async def close(self) -> None:
+        """Stop reading. Idempotent."""
+
     # ------------------------------------------------------------------------------ for the consumer
 
     async def next_batch(self) -> EventBatch | None:

@@ -15,10 +15,10 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any, Final, Generic, Self, TypeVar
+from typing import Any, Final, Generic, Protocol, Self, TypeVar
 
 from headrace.client.description import described
 from headrace.client.forks import OfOneProcess
@@ -31,7 +31,6 @@ from headrace.client.revisions.entries import (
 from headrace.client.revisions.replay import Replay
 from headrace.client.revisions.revision import Revision
 from headrace.client.revisions.revisioned_stream import RevisionedStream
-from headrace.client.serializers import Codec
 from headrace.client.services import ClientServices
 from headrace.errors import (
     ClosedError,
@@ -55,6 +54,16 @@ _COMPACTION_CHANCE: Final = 0.05
 """Of each time that somebody sees that it could be: several who share a state do not all do it."""
 
 
+class StateCodec(Protocol[S, U]):
+    """States and updates as bytes. What it raises for bytes that are none is told with their place."""
+
+    def encode(self, value: S | U, /) -> bytes: ...
+
+    def decode_state(self, data: bytes, /) -> S: ...
+
+    def decode_update(self, data: bytes, /) -> U: ...
+
+
 @dataclass(slots=True)
 class _Wanted(Generic[S, U]):
     """An update that somebody waits for."""
@@ -75,16 +84,17 @@ class Synchronizer(OfOneProcess, Generic[S, U]):
         self,
         stream: RevisionedStream,
         services: ClientServices,
-        codec: Codec,
-        initial: S,
+        codec: StateCodec[S, U],
+        initial: Callable[[], Awaitable[S]],
         apply: Callable[[S, U], S],
     ) -> None:
+        """Share the state over ``stream``; ``initial`` is asked if there is none yet."""
         self._stream = stream
         self._services = services
         self._codec = codec
         self._initial = initial
         self._apply = apply
-        self._replay = self._new_replay()
+        self._replay = Replay(codec.decode_state, codec.decode_update, apply)
         self._reading = asyncio.Lock()
         self._waiting: deque[_Wanted[S, U]] = deque()
         self._working: asyncio.Task[None] | None = None
@@ -97,14 +107,6 @@ class Synchronizer(OfOneProcess, Generic[S, U]):
         return described(
             "aio.Synchronizer", self._stream.place, self._services.uri, f"at {at.offset if at else 0}"
         )
-
-    def _new_replay(self) -> Replay[S, U]:
-        segment = self._stream.address
-
-        def decode(data: bytes) -> Any:
-            return self._codec.decode(data, self._stream.place, segment.segment_id, -1)
-
-        return Replay(decode, decode, self._apply)
 
     @property
     def state(self) -> S:
@@ -187,10 +189,11 @@ class Synchronizer(OfOneProcess, Generic[S, U]):
         await self._read_on()
         if not self._replay.needs_state:
             return
-        encoded = encode_state(self._codec.encode(self._initial))
+        initial = await self._initial()
+        encoded = encode_state(self._codec.encode(initial))
         revision = await self._stream.append_if(encoded, Revision(0))
         if revision is not None:
-            self._replay.adopt(self._initial, revision)
+            self._replay.adopt(initial, revision)
             return
         await self._read_on()  # somebody else was faster, or there is something else
         if self._replay.needs_state:
@@ -313,7 +316,7 @@ class Synchronizer(OfOneProcess, Generic[S, U]):
 class _Batch(Generic[S, U]):
     """Updates of several callers on one state."""
 
-    def __init__(self, state: S, codec: Codec, apply: Callable[[S, U], S]) -> None:
+    def __init__(self, state: S, codec: StateCodec[S, U], apply: Callable[[S, U], S]) -> None:
         self.state = state
         self.updates: list[bytes] = []
         self._codec = codec

@@ -9,7 +9,8 @@ give its length; a writer always uses the shortest. An object is an envelope::
     2       1     number of revisions that follow
     then per revision: revision number (1), length of its data (4, big-endian), data
 
-A reader takes the revisions it knows, skips the rest, and keeps defaults for those that are missing.
+A reader takes the revisions it knows, skips the rest, and keeps defaults for those that are missing. Where
+objects of several types may stand, the type (1) follows the envelope format.
 
 Source: protocol, "VersionedSerializer formats"; ``docs/formats/stream-cut.md``.
 """
@@ -17,7 +18,8 @@ Source: protocol, "VersionedSerializer formats"; ``docs/formats/stream-cut.md``.
 from __future__ import annotations
 
 import struct
-from typing import Final
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final, TypeVar
 
 from headrace.errors import InvalidArgumentError
 
@@ -27,6 +29,13 @@ COMPACT_SIGNED_MAX: Final = 0x1FFF_FFFF_FFFF_FFFE
 COMPACT_SIGNED_MIN: Final = -0x1FFF_FFFF_FFFF_FFFF
 
 _REVISION: Final = struct.Struct(">bi")
+_INT: Final = struct.Struct(">i")
+_LONG: Final = struct.Struct(">q")
+_DOUBLE: Final = struct.Struct(">d")
+_TEXT_BYTES_MAX: Final = 0xFFFF
+
+K = TypeVar("K")
+V = TypeVar("V")
 
 
 def encode_compact_int(value: int) -> bytes:
@@ -64,21 +73,74 @@ def encode_compact_signed(value: int) -> bytes:
 
 
 def encode_text(text: str) -> bytes:
-    """Encode a name: two bytes of length, then UTF-8. Names of this system are ASCII."""
-    raw = text.encode("utf-8")
+    """Encode a text: two bytes of length, then UTF-8 in which NUL has two bytes and what is beyond the basic
+    plane is a pair of surrogates.
+    """
+    raw = text.encode() if text.isascii() and "\0" not in text else _modified_utf8(text)
+    if len(raw) > _TEXT_BYTES_MAX:
+        raise InvalidArgumentError(f"a text of {len(raw)} bytes is longer than {_TEXT_BYTES_MAX}")
     return len(raw).to_bytes(2, "big") + raw
 
 
-def encode_object(version: int, *revisions: bytes) -> bytes:
-    """Wrap the data of revisions 0, 1, ... of one object into an envelope."""
-    parts = [bytes((0, version, len(revisions)))]
+def _modified_utf8(text: str) -> bytes:
+    units = text.encode("utf-16-be", "surrogatepass")
+    pieces = (chr(units[at] << 8 | units[at + 1]) for at in range(0, len(units), 2))
+    return "".join(pieces).encode("utf-8", "surrogatepass").replace(b"\0", b"\xc0\x80")
+
+
+def _from_modified_utf8(raw: bytes) -> str:
+    units = raw.replace(b"\xc0\x80", b"\0").decode("utf-8", "surrogatepass")
+    return units.encode("utf-16-be", "surrogatepass").decode("utf-16-be")
+
+
+def encode_int(value: int) -> bytes:
+    """Encode 32 bits."""
+    return _INT.pack(value)
+
+
+def encode_long(value: int) -> bytes:
+    """Encode 64 bits."""
+    return _LONG.pack(value)
+
+
+def encode_double(value: float) -> bytes:
+    return _DOUBLE.pack(value)
+
+
+def encode_bool(value: bool) -> bytes:
+    return bytes((value,))
+
+
+def encode_bytes(data: bytes) -> bytes:
+    """Encode bytes behind their length."""
+    return encode_compact_int(len(data)) + data
+
+
+def encode_collection(items: Iterable[V], encode: Callable[[V], bytes]) -> bytes:
+    encoded = [encode(each) for each in items]
+    return encode_compact_int(len(encoded)) + b"".join(encoded)
+
+
+def encode_map(items: Mapping[K, V], key: Callable[[K], bytes], value: Callable[[V], bytes]) -> bytes:
+    """Encode a map in its own order; its reader must not rely on one."""
+    parts = [encode_compact_int(len(items))]
+    for each, item in items.items():
+        parts += key(each), value(item)
+    return b"".join(parts)
+
+
+def encode_object(version: int, *revisions: bytes, kind: int | None = None) -> bytes:
+    """Wrap the data of revisions 0, 1, ... of one object into an envelope; ``kind``: which of several types
+    it has.
+    """
+    parts = [bytes((0, version, len(revisions)) if kind is None else (0, kind, version, len(revisions)))]
     for number, data in enumerate(revisions):
         parts.append(_REVISION.pack(number, len(data)))
         parts.append(data)
     return b"".join(parts)
 
 
-class CompactReader:
+class VersionedReader:
     """Reads numbers, names and envelopes from bytes of unknown origin.
 
     Every method raises ``InvalidArgumentError`` when the bytes end early or make no sense.
@@ -128,24 +190,67 @@ class CompactReader:
         value = self._number(first, size, 8 * size - 3)
         return -value - 1 if first & 0x80 else value
 
-    def text(self) -> str:
-        size = int.from_bytes(self.take(2), "big")
-        try:
-            return bytes(self.take(size)).decode("utf-8")
-        except UnicodeDecodeError:
-            raise InvalidArgumentError("a name is not UTF-8") from None
+    def int32(self) -> int:
+        value: int = _INT.unpack(self.take(_INT.size))[0]
+        return value
 
-    def envelope(self) -> tuple[int, dict[int, CompactReader]]:
+    def int64(self) -> int:
+        value: int = _LONG.unpack(self.take(_LONG.size))[0]
+        return value
+
+    def double(self) -> float:
+        value: float = _DOUBLE.unpack(self.take(_DOUBLE.size))[0]
+        return value
+
+    def flag(self) -> bool:
+        return self.byte() != 0
+
+    def block(self) -> memoryview:
+        return self.take(self.compact_int())
+
+    def text(self) -> str:
+        raw = self.take(int.from_bytes(self.take(2), "big")).tobytes()
+        try:
+            return raw.decode("ascii") if raw.isascii() else _from_modified_utf8(raw)
+        except UnicodeError:
+            raise InvalidArgumentError("a text is not UTF-8") from None
+
+    def collection(self, read: Callable[[], V]) -> list[V]:
+        return [read() for _ in range(self._count())]
+
+    def map(self, key: Callable[[], K], value: Callable[[], V]) -> dict[K, V]:
+        """Read a map, in the order of its bytes."""
+        return {key(): value() for _ in range(self._count())}
+
+    def _count(self) -> int:
+        count = self.compact_int()
+        if count > self.remaining:  # each item has a byte at least
+            raise InvalidArgumentError(f"{count} items are announced, {self.remaining} bytes are left")
+        return count
+
+    def kind_and_envelope(self) -> tuple[int, int, dict[int, VersionedReader]]:
+        """Read one object of several types; return its type, version and a reader per revision."""
+        self._format()
+        kind = self.byte()
+        return kind, *self._revisions()
+
+    def envelope(self) -> tuple[int, dict[int, VersionedReader]]:
         """Read one object; return its version and a reader per revision."""
+        self._format()
+        return self._revisions()
+
+    def _format(self) -> None:
         if self.byte() != 0:
             raise InvalidArgumentError("unknown envelope format")
+
+    def _revisions(self) -> tuple[int, dict[int, VersionedReader]]:
         version = self.byte()
-        revisions: dict[int, CompactReader] = {}
+        revisions: dict[int, VersionedReader] = {}
         previous = -1
         for _ in range(self.byte()):
             number, size = _REVISION.unpack(self.take(_REVISION.size))
             if number <= previous:
                 raise InvalidArgumentError("revisions are not in ascending order")
             previous = number
-            revisions[number] = CompactReader(self.take(size))
+            revisions[number] = VersionedReader(self.take(size))
         return version, revisions

@@ -6,12 +6,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.errors import InvalidArgumentError
-from headrace.model.compact_numbers import (
+from headrace.model.versioned import (
     COMPACT_INT_MAX,
     COMPACT_LONG_MAX,
     COMPACT_SIGNED_MAX,
     COMPACT_SIGNED_MIN,
-    CompactReader,
+    VersionedReader,
     encode_compact_int,
     encode_compact_long,
     encode_compact_signed,
@@ -22,9 +22,9 @@ VECTORS = json.loads(
     (Path(__file__).parents[2] / "golden" / "stream_cut" / "v1" / "vectors.json").read_text(encoding="utf-8")
 )["numbers"]
 FORMS = {
-    "int": (encode_compact_int, CompactReader.compact_int),
-    "long": (encode_compact_long, CompactReader.compact_long),
-    "signed": (encode_compact_signed, CompactReader.compact_signed),
+    "int": (encode_compact_int, VersionedReader.compact_int),
+    "long": (encode_compact_long, VersionedReader.compact_long),
+    "signed": (encode_compact_signed, VersionedReader.compact_signed),
 }
 
 
@@ -37,22 +37,22 @@ def test_numbers_have_the_bytes_every_other_client_writes(form, vector):
             encode(vector["value"])
         return
     assert encode(vector["value"]).hex() == vector[form]
-    assert decode(CompactReader(bytes.fromhex(vector[form]))) == vector["value"]
+    assert decode(VersionedReader(bytes.fromhex(vector[form]))) == vector["value"]
 
 
 @given(st.integers(0, COMPACT_INT_MAX))
 def test_compact_ints_round_trip(value):
-    assert CompactReader(encode_compact_int(value)).compact_int() == value
+    assert VersionedReader(encode_compact_int(value)).compact_int() == value
 
 
 @given(st.integers(0, COMPACT_LONG_MAX))
 def test_compact_longs_round_trip(value):
-    assert CompactReader(encode_compact_long(value)).compact_long() == value
+    assert VersionedReader(encode_compact_long(value)).compact_long() == value
 
 
 @given(st.integers(COMPACT_SIGNED_MIN, COMPACT_SIGNED_MAX))
 def test_compact_signed_longs_round_trip(value):
-    assert CompactReader(encode_compact_signed(value)).compact_signed() == value
+    assert VersionedReader(encode_compact_signed(value)).compact_signed() == value
 
 
 @given(st.integers(0, COMPACT_LONG_MAX), st.data())
@@ -60,11 +60,11 @@ def test_a_number_cut_short_is_refused(value, data):
     raw = encode_compact_long(value)
     kept = data.draw(st.integers(0, len(raw) - 1))
     with pytest.raises(InvalidArgumentError):
-        CompactReader(raw[:kept]).compact_long()
+        VersionedReader(raw[:kept]).compact_long()
 
 
 def test_unknown_revisions_are_skipped_and_known_ones_kept():
-    version, revisions = CompactReader(encode_object(3, b"\x05", b"later")).envelope()
+    version, revisions = VersionedReader(encode_object(3, b"\x05", b"later")).envelope()
     assert version == 3
     assert revisions[0].compact_int() == 5
     assert revisions[0].remaining == 0
@@ -85,4 +85,4 @@ def test_unknown_revisions_are_skipped_and_known_ones_kept():
 )
 def test_a_broken_envelope_is_refused(raw):
     with pytest.raises(InvalidArgumentError):
-        CompactReader(bytes.fromhex(raw)).envelope()
+        VersionedReader(bytes.fromhex(raw)).envelope()
