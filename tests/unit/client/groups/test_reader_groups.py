@@ -1,11 +1,12 @@
 """Readers of a group over connections: what each is given, what is given again, what is told."""
 
 import asyncio
+import threading
 from collections import Counter
 
 import pytest
 
-from headrace.client import Consumption, KeyRange, ReaderConfig, StreamCut, connect
+from headrace.client import Consumption, KeyRange, ReaderConfig, StreamCut, blocking, connect
 from headrace.client.revisions.entries import encode_updates
 from headrace.errors import (
     DataCorruptionError,
@@ -173,7 +174,7 @@ async def test_a_checkpoint_waits_until_an_application_asks_again(system, client
         with pytest.raises(TimeoutError, match=r"not passed by busy\.py"):
             await group.checkpoint("first", timeout_s=0.1)
         waiting = asyncio.ensure_future(group.checkpoint("second"))
-        await asyncio.sleep(0.3)
+        await asyncio.sleep(0)  # it is asked for
         with pytest.raises(ThrottledError, match="first, second"):
             await group.checkpoint("third")
         assert (await anext(reader)).data == b"0002"
@@ -183,10 +184,49 @@ async def test_a_checkpoint_waits_until_an_application_asks_again(system, client
         with pytest.raises(InvalidArgumentError):
             await group.checkpoint("x_SILENT_")
         cancelled = asyncio.ensure_future(group.checkpoint("third"))
-        await asyncio.sleep(0.3)
+        await asyncio.sleep(0)  # it is asked for
         await group.cancel_checkpoints()
         with pytest.raises(PreconditionError, match="cancelled"):
             await cancelled
+
+
+async def test_a_checkpoint_passes_between_the_events_of_a_thread(system, client):
+    """The rest of a batch is withheld until it has passed, and comes then."""
+    system.controller.create("s", "t")
+    await write(client, 0, 100)
+    group = await make(client, checkpoint_interval_s=None)
+    handled, go_on = [], threading.Semaphore(3)
+
+    def work():
+        with (
+            blocking.connect(system.uri) as own,
+            own.reader_group(group="g", scope="s") as joined,
+            joined.reader("thread") as reader,
+        ):
+            for event in reader:
+                handled.append(event.data)
+                go_on.acquire()
+                if len(handled) == 100:
+                    break
+            return reader.segments
+
+    working = asyncio.ensure_future(asyncio.to_thread(work))
+
+    async def are_in_hand():
+        return len(handled) == 4
+
+    await until(are_in_hand)
+    checkpoint = asyncio.ensure_future(group.checkpoint())
+
+    async def has_passed():
+        go_on.release()
+        return checkpoint.done()
+
+    await until(has_passed)
+    assert (await checkpoint)["s/t"].offsets[0] in range(4 * 12, 100 * 12, 12)
+    go_on.release(100)
+    assert await working == ["s/t/0.#epoch.0"]
+    assert handled == events(0, 100)
 
 
 async def test_a_group_is_set_back_and_its_readers_are_told(system, client, consumers):
