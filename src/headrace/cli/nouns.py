@@ -30,6 +30,10 @@ _NOUNS: Final = {
         "Create, describe, scale, truncate, seal and delete streams.",
     ),
     "event": ("headrace.cli.event.command", "Write events to a stream, read events from it."),
+    "group": (
+        "headrace.cli.group.command",
+        "See how far reader groups are; make checkpoints, reset and delete them.",
+    ),
     "table": (
         "headrace.cli.table.command",
         "Create key-value tables, put, get, scan and remove their entries.",

@@ -11,7 +11,6 @@ from __future__ import annotations
 from headrace.client.config import ClientConfig, default_uri
 from headrace.client.face.byte_streams import ByteStreamFace
 from headrace.client.face.reader_groups import ReaderGroupFace
-from headrace.client.face.shared_state import SharedStateFace
 from headrace.client.face.tables import TableFace
 from headrace.client.face.transactions import TransactionFace
 from headrace.client.public_calls import public_call
@@ -43,7 +42,7 @@ def connect(
     )
 
 
-class Client(StreamClient, ByteStreamFace, ReaderGroupFace, SharedStateFace, TableFace, TransactionFace):
+class Client(StreamClient, ByteStreamFace, ReaderGroupFace, TableFace, TransactionFace):
     """One connection to the system, shared by everything that is made from it. Used on one loop.
 
     Where a scope and a stream are wanted, ``"scope/stream"`` will do.

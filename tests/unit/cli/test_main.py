@@ -69,6 +69,7 @@ def test_every_verb_is_there():
             )
         ),
         *(f"event {verb}" for verb in ("write", "read")),
+        *(f"group {verb}" for verb in ("list", "show", "checkpoint", "reset", "offline", "delete")),
         *(
             f"table {verb}"
             for verb in ("list", "create", "describe", "delete", "get", "put", "remove", "scan")

@@ -39,6 +39,11 @@ def complete_table(ctx: click.Context, _: click.Parameter, incomplete: str) -> l
     return _ask(ctx, lambda client: _inside(client, client.list_key_value_tables, incomplete))
 
 
+def complete_group(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
+    """Propose reader groups as :func:`complete_stream` does streams."""
+    return _ask(ctx, lambda client: _inside(client, client.list_reader_groups, incomplete))
+
+
 def _inside(client: BlockingClient, list_names: Callable[[str], Iterable[str]], incomplete: str) -> list[str]:
     scope, slash, begun = incomplete.partition("/")
     if slash:

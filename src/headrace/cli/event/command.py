@@ -65,6 +65,7 @@ def _declare_read(event: Noun) -> None:
         headrace event read demo/orders --since 2h --until 1h
         headrace event read demo/orders --limit 10 --json
         headrace event read demo/orders --last 10 --format '%s %o %e\\n'
+        headrace event read demo/orders --group etl --limit 100
         """,
         STREAM,
         option("--from", "start", default="head", metavar="CUT", help="head, tail or a cut"),
@@ -83,6 +84,12 @@ def _declare_read(event: Noun) -> None:
         option("--to", "end", default="tail", metavar="CUT", help="tail as it is now, or a cut"),
         option("--until", metavar="TIME", help="to where the stream was then: nothing that is younger"),
         flag("-f", "--follow", help="wait for more until the stream is sealed"),
+        option(
+            "--group",
+            metavar="NAME",
+            help="as one of the readers of this group, which begins at --from if it is not there yet: what "
+            "one prints no other one does; goes on until --limit, Ctrl-C or the end of the group",
+        ),
         AlsoOption(["-n", "--limit"], ["--count"], "stop after so many events", type=int, metavar="N"),
         option(
             *("--format", "template"),
@@ -92,5 +99,10 @@ def _declare_read(event: Noun) -> None:
         ),
         flag("--position", help="print on stderr the cut to continue from"),
         *CONNECTION,
-        apart=[("start", "since", "last"), ("end", "until", "follow")],
+        apart=[
+            ("start", "since", "last"),
+            ("end", "until", "follow", "group"),
+            ("group", "last"),
+            ("group", "position"),
+        ],
     )

@@ -17,7 +17,7 @@ from headrace.errors import InvalidArgumentError
 from headrace.model.segment_id import segment_id_text
 
 if TYPE_CHECKING:  # the connection imports the client when it is made
-    from headrace.client.blocking import BlockingEventReader
+    from headrace.client.blocking import BlockingEventReader, GroupReader
     from headrace.client.reader.event_batch import Event
 
     Print = Callable[[Event], None]
@@ -34,6 +34,7 @@ def read_events(
     end: str,
     until: str | None,
     follow: bool,
+    group: str | None,
     limit: int | None,
     template: str | None,
     position: bool,
@@ -42,7 +43,8 @@ def read_events(
 ) -> None:
     """Print events; ``start`` and ``end`` are ``head``, ``tail`` or cuts, ``since`` and ``until`` are times.
 
-    ``last``: so many events in front of the tail. ``template``: how an event is printed.
+    ``last``: so many events in front of the tail. ``group``: as one of its readers.
+    ``template``: how an event is printed.
     """
     scope, stream = scoped(stream)
     if limit is not None and limit < 1:
@@ -57,6 +59,18 @@ def read_events(
         given = "--to" if until is None else "--until"
         raise InvalidArgumentError(f"--last is about the tail: with {given}, give --limit instead")
     print_event = _print_document if as_json else _printer_of(template)
+    if group is not None:
+        with (
+            connection.connect() as client,
+            client.reader_group(
+                f"{scope}/{stream}", group=group, start=start if since is None else since
+            ) as opened,
+            opened.reader() as member,
+            server_watched(),
+        ):
+            _print_all(member, limit, print_event, quiet=as_json or sys.stdout.isatty(), at_once=True)
+            member.handled()  # it is printed
+        return
     with (
         connection.connect() as client,
         client.event_reader(
@@ -80,7 +94,12 @@ def read_events(
 
 
 def _print_all(
-    reader: BlockingEventReader, limit: int | None, print_event: Print, *, quiet: bool, at_once: bool
+    reader: BlockingEventReader | GroupReader,
+    limit: int | None,
+    print_event: Print,
+    *,
+    quiet: bool,
+    at_once: bool,
 ) -> None:
     """Print events up to the end. Progress is shown beside what goes into a file."""
     done = 0
@@ -91,6 +110,8 @@ def _print_all(
                 sys.stdout.buffer.flush()
             done += 1
             shown.show(done)
+            if done == limit:
+                break
     sys.stdout.buffer.flush()
 
 

@@ -136,6 +136,7 @@ class Client(EventClient):
     # ------------------------------------------------------------------------------ reader groups
 
     reader_group = opens(LoopClient.reader_group, ReaderGroup)
+    list_reader_groups = iterates(LoopClient.list_reader_groups)
 
     # ------------------------------------------------------------------------------ shared states
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from types import TracebackType
 from typing import Self
 
@@ -37,6 +38,14 @@ class GroupReader(SegmentInputs):
     def name(self) -> str:
         """In the group."""
         return self._member.name
+
+    def handled(self) -> None:
+        """Say that all that was handed out is handled, without asking for more: before a loop is left."""
+        self._thread.call(self._member.handled)
+
+    def __del__(self) -> None:
+        with suppress(AttributeError):  # it was never opened
+            self._thread.finish(self._member.close())
 
     @property
     def segments(self) -> list[str]:

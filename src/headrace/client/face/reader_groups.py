@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping
 
 from headrace.client.config import ReaderConfig
-from headrace.client.face.core import ClientCore
+from headrace.client.face.shared_state import SharedStateFace
 from headrace.client.groups.group_places import GroupPlaces, Place
 from headrace.client.groups.group_state import GroupState
 from headrace.client.groups.reader_group import ReaderGroup, keep
 from headrace.client.groups.shared_group import SharedGroup
 from headrace.client.opening import Opening
-from headrace.client.revisions.revisioned_stream import RevisionedStream
 from headrace.client.scoped_name import split_name
-from headrace.client.segment_address import SegmentAddress
 from headrace.errors import InvalidArgumentError
 from headrace.model.names import READER_GROUP_PREFIX, check_user_name
 from headrace.model.reader_group import Consumption, ReaderGroupConfig
@@ -21,7 +19,7 @@ from headrace.model.stream_cut import UNBOUNDED
 from headrace.runtime.clock import SystemClock
 
 
-class ReaderGroupFace(ClientCore):
+class ReaderGroupFace(SharedStateFace):
     """Readers that share streams."""
 
     def reader_group(
@@ -95,6 +93,17 @@ class ReaderGroupFace(ClientCore):
         check_user_name(group, "reader group")
         return Opening(open_group())
 
+    def list_reader_groups(self, scope: str) -> AsyncIterator[str]:
+        """Iterate over the names of the reader groups of a scope.
+
+        >>> [name async for name in client.list_reader_groups("demo")]
+        []
+
+        Raises:
+            NoSuchScopeError: there is no such scope.
+        """
+        return _Groups(self._streams.list_streams(scope, internal=True))
+
     async def _open_group(
         self,
         scope: str,
@@ -104,8 +113,7 @@ class ReaderGroupFace(ClientCore):
         config: ReaderConfig,
     ) -> ReaderGroup:
         kept = await keep(self._groups, scope, name, wanted)
-        address = SegmentAddress(scope, READER_GROUP_PREFIX + name, 0)
-        stream = RevisionedStream(address, self._services, self._calls, self.config.reader)
+        stream = await self._open_revisioned(scope, READER_GROUP_PREFIX + name, self.config.reader)
 
         async def begin() -> GroupState:
             return GroupState.begin(await places.begin(kept))
@@ -115,3 +123,16 @@ class ReaderGroupFace(ClientCore):
         return ReaderGroup(
             shared, self._services, self._groups, places, config, SystemClock(), self._streams.has_records
         )
+
+
+class _Groups(AsyncIterator[str]):
+    """The groups of which a scope has the streams."""
+
+    def __init__(self, streams: AsyncIterator[str]) -> None:
+        self._streams = streams
+
+    async def __anext__(self) -> str:
+        while True:
+            name = await anext(self._streams)
+            if name.startswith(READER_GROUP_PREFIX):
+                return name.removeprefix(READER_GROUP_PREFIX)

@@ -123,6 +123,13 @@ class GroupReader(SegmentInputs):
         self.handout.give_back()
         self._has_turn = not self.handout.is_taken
 
+    def handled(self) -> None:
+        """Say that all that was handed out is handled, without asking for more: before a loop is left."""
+        self.handout.recall()
+        self._has_turn = False
+        if self._held:
+            self._wake.set()
+
     def _on_read(self, address: SegmentAddress, _offset: int) -> None:
         self._last_read_id = address.segment_id
 
@@ -176,7 +183,8 @@ class GroupReader(SegmentInputs):
             raise
         except HeadraceError as error:
             self._failure = error
-            _log.warning("a reader of a group has stopped", reader=self.name, error=error)
+            if not isinstance(error, ClosedError):
+                _log.warning("a reader of a group has stopped", reader=self.name, error=error)
         finally:
             self._news.set()
 

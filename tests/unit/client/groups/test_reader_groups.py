@@ -158,8 +158,17 @@ async def test_an_event_in_hand_is_given_again_and_no_other(system, client):
     async with group.reader("a") as reader:
         with pytest.raises(TimeoutError):
             await reader.next_batch_within(0.5)
-        await write(client, 10, 11)
-        assert (await reader.next_batch()).payloads() == [b"0010"]
+        await write(client, 10, 20)
+        assert [(await anext(reader)).data for _ in range(3)] == events(10, 13)
+        reader.handled()
+    async with group.reader("a") as reader:
+        assert (await anext(reader)).data == b"0013"
+        reader.handled()
+        assert (await anext(reader)).data == b"0014", "it goes on behind it"
+    await group.reset(StreamCut("s", "t", {0: 120}))
+    async with group.reader("a") as reader:
+        assert (await reader.next_batch()).payloads() == events(10, 20)
+    assert [name async for name in client.list_reader_groups("s")] == ["g"]
 
 
 async def test_a_checkpoint_waits_until_an_application_asks_again(system, client):

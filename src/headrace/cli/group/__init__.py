@@ -1,0 +1,1 @@
+"""Reader groups: who is in them, how far they are, checkpoints and resets."""
