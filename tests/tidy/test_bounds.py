@@ -29,7 +29,7 @@ ROOMS = {
         2_650,
         "which store serves each container: plans, steps, nodes, and what they say",
     ),
-    "controller": (17_600, "streams, transactions and the work on them"),
+    "controller": (17_700, "streams, transactions and the work on them"),
     "controller/.": (740, "engine, context and server"),
     "controller/api": (1_680, "a call of the protocol each"),
     "controller/buckets": (880, "who does whose work"),

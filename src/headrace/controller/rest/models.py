@@ -187,13 +187,22 @@ class ReaderGroupsList(Model):
     reader_groups: list[ReaderGroupName]
 
 
+class GroupSegment(Model):
+    """A segment that a group reads, and where; no reader: it waits for one. At -1 it is read to its end."""
+
+    segment: str
+    reader_id: str | UnsetType
+    offset: int
+
+
 class ReaderGroupProperty(Model):
-    """A reader group with its streams. Online readers are not known here."""
+    """A reader group with its streams, its readers that are online, and where they were last."""
 
     scope_name: str
     reader_group_name: str
     stream_list: list[str]
     online_reader_ids: list[str]
+    segments: list[GroupSegment]
 
 
 class FailedEvent(Model):

@@ -29,6 +29,7 @@ from headrace.controller.rest.documents import (
     stream_property,
 )
 from headrace.controller.rest.failed_events import FAILED_PATH, failed_events_handler
+from headrace.controller.rest.group_readers import read_group, segments_of
 from headrace.controller.rest.models import (
     SEALED,
     CreateScopeRequest,
@@ -295,11 +296,12 @@ class RestRoutes:
         return answer(ReaderGroupsList([ReaderGroupName(name) for name in sorted(names)]))
 
     async def get_group(self, request: Request) -> Response:
-        """Readers that are online are known to the group's own stream only; none are reported."""
         scope, name = request.path_params["scope"], request.path_params["group"]
         group = await self._controller.groups.get(scope, name)
         streams = [position.full_name for position in group.row.config.starts]
-        return answer(ReaderGroupProperty(scope, name, streams, []))
+        state = await read_group(self._context, scope, name)
+        readers = [] if state is None else sorted(state.assigned)
+        return answer(ReaderGroupProperty(scope, name, streams, readers, segments_of(state)))
 
     async def delete_group(self, request: Request) -> Response:
         scope, name = request.path_params["scope"], request.path_params["group"]

@@ -1,12 +1,18 @@
 import asyncio
+import struct
 from contextlib import asynccontextmanager
 
 import httpx
 import pytest
 
+from headrace.client.groups.group_codec import encode_update
+from headrace.client.groups.updates import AcquireSegment, AddReader, StateInit
+from headrace.client.revisions.entries import encode_state, encode_updates
+from headrace.client.segment_address import SegmentAddress
 from headrace.controller.rest.routes import RestRoutes
 from headrace.model.names import segment_name
-from headrace.model.stream_cut import StreamCut
+from headrace.model.reader_group import ReaderGroupConfig
+from headrace.model.stream_cut import UNBOUNDED, StreamCut
 from headrace.rpc.generated import controller_pb2 as pb
 from headrace.web.server import WebServer
 from tests.unit.controller.api.test_reader_group_calls import config as group_config
@@ -281,11 +287,39 @@ async def test_reader_groups_are_listed_shown_and_deleted(web, controller):
         "readerGroupName": "billing",
         "streamList": ["s/audit"],
         "onlineReaderIds": [],
+        "segments": [],
     }
     assert (await web.delete("/scopes/demo/readergroups/billing")).status_code == 204
     assert (await web.delete("/scopes/demo/readergroups/billing")).status_code == 404
     assert (await web.get("/scopes/demo/readergroups/billing")).status_code == 404
     assert (await web.get("/scopes/nowhere/readergroups")).status_code == 404
+
+
+async def test_readers_of_a_group_are_those_that_its_stream_says(web, controller):
+    request = group_config("billing", ["audit"])
+    request.scope = "demo"
+    await make(web)
+    await controller.handlers["create_reader_group"](request)
+    first, second = (SegmentAddress("demo", "audit", number) for number in range(2))
+    begun = StateInit(ReaderGroupConfig(starts={"demo/audit": UNBOUNDED}), {first: 5, second: 7})
+    entries = (
+        encode_state(encode_update(begun)),
+        encode_updates(
+            [
+                encode_update(each)
+                for each in (AddReader("j1"), AddReader("p.py"), AcquireSegment("p.py", first))
+            ]
+        ),
+    )
+    framed = b"".join(struct.pack(">ii", 0, len(entry)) + entry for entry in entries)
+    segment = segment_name("demo", "_RGbilling", 0)
+    assert await controller.context.segments.append(segment, framed, 0)
+    shown = (await web.get("/scopes/demo/readergroups/billing")).json()
+    assert shown["onlineReaderIds"] == ["j1", "p.py"]
+    assert shown["segments"] == [
+        {"segment": first.name, "readerId": "p.py", "offset": 5},
+        {"segment": second.name, "offset": 7},
+    ]
 
 
 async def test_health_is_told_as_a_whole_and_by_part(web):
