@@ -87,6 +87,8 @@ class GroupReader(SegmentInputs):
         self._held = False
         """Nothing is given out: a checkpoint is being passed, or waits for the consumer."""
         self._waiting_since: float | None = None
+        self._readers = 0
+        """That were online when it looked last."""
         self._ended = False
         self._task: asyncio.Task[None] | None = None
         self._unwatch = group.watch(self._wake.set)
@@ -192,13 +194,13 @@ class GroupReader(SegmentInputs):
         """Do what is due, once."""
         group, timers = self._group, self._timers
         if now >= timers.fetch:
-            before = len(group.state.assigned)
             await group.fetch()
             timers.on_fetched(now, group.state.config.refresh_ms)
             await group.put_dead_offline()
-            if self.name in group.state.assigned and len(group.state.assigned) < before:
-                timers.on_reader_left(now, len(group.state.assigned), ranking(group.state, self.name))
         self._check_owned(group.state)
+        before, self._readers = self._readers, len(group.state.assigned)
+        if self._readers < before:
+            timers.on_reader_left(now, self._readers, ranking(group.state, self.name))
         if now >= timers.config_check:
             timers.on_config_checked(now)
             if group.state.is_updating:

@@ -18,6 +18,7 @@ from headrace.errors import (
     ThrottledError,
     UnsupportedError,
 )
+from tests.effort import soak
 
 pytestmark = pytest.mark.slow
 LOWER, UPPER, ALL = KeyRange(0.0, 0.5), KeyRange(0.5, 1.0), KeyRange(0.0, 1.0)
@@ -397,3 +398,19 @@ async def test_positions_in_front_of_a_merge_are_a_cut_of_all_keys(system, clien
         (cut,) = (await group.positions()).values()
         assert set(cut.offsets) == {0, 1}
         await client.check_cut(cut)
+
+
+@soak
+async def test_a_reader_that_dies_is_put_offline_by_another_one(system, client):
+    """Half a minute of silence takes as long."""
+    system.controller.create("s", "t")
+    await write(client, 0, 10)
+    group = await make(client)
+    async with connect(system.uri) as doomed:
+        dying = await (await doomed.reader_group("s/t", group="g")).reader("dying")
+        assert (await dying.next_batch()).payloads() == events(0, 10)
+        async with group.reader("living") as living:
+            await doomed.close()
+            async with asyncio.timeout(60):
+                assert (await living.next_batch()).payloads() == events(0, 10)
+            assert [each.name for each in await group.readers()] == ["living.py"]
