@@ -4,8 +4,8 @@ reads of whole streams as Arrow tables.
     python -m benchmarks.records [--events 400000] [--rounds 5] [--smoke]
 
 Both streams get the same values, of 90 to 110 bytes and of ten times that, by turns, each while the server
-has nothing else to do. The best round of each counts; CPU is that of the client, then that of the server until it
-has stored everything.
+has nothing else to do. The best round of each counts; CPU is that of the client, then that of the server
+until it has stored everything.
 """
 
 from __future__ import annotations

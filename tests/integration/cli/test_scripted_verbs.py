@@ -143,7 +143,7 @@ def test_the_last_events_are_read_over_scales_and_after_the_seal(run, client):
     assert len(last(run, "last", 4)) == 4
     assert run("event", "read", "demo/last", "--last", "0")[0] == 2
     assert run("event", "read", "demo/last", "--last", "1", "--to", "head")[0] == 2
-    code, _, err = run("event", "read", "demo/last", "--format", "%k")
+    code, _, err = run("event", "read", "demo/last", "--format", "%q")
     assert code == 2
     assert "known are %e" in err
 
@@ -158,6 +158,54 @@ def test_events_are_printed_as_a_format_says_and_those_that_follow_as_well(run, 
     code, out, _ = run("event", "read", "demo/followed", "--last", "2", "--follow", "--format", r"%s@%o=%e;")
     later.join()
     assert (code, out) == (0, "0#0@112=000008;0#0@126=000009;0#0@140=000010;")
+
+
+def test_records_are_created_written_and_printed(run, client, tmp_path):
+    said = ("stream", "create", "demo/records", "--records", "--segments", "2", "--tag", "shop")
+    assert run(*said)[0] == 0
+    assert "stays as it is" not in run(*said, "--if-absent")[2]
+    assert "headrace.records=1" in run("stream", "describe", "demo/records")[1]
+    code, _, err = run("stream", "update", "demo/records", "--untag", "headrace.records=1")
+    assert code == 2
+    assert "whether a stream has records is decided when it is created" in err
+    with client.event_writer("demo/records") as writer:
+        for number in (3, 1, 4, 2):
+            writer.write(b"%d" % number, key=str(number), time=1000 * number, headers={"n": str(number)})
+    code, out, err = run(
+        "event", "read", "demo/records", "--last", "3", "--format", r"%t %k %h %e\n", "--position"
+    )
+    lines = [f"1970-01-01T00:00:0{number}.000Z {number} n={number} {number}" for number in (1, 2, 3, 4)]
+    found = out.splitlines()
+    assert code == 0
+    assert len(found) in (3, 4)  # about as many of each segment
+    assert found == [line for line in lines if line in found]
+    assert run("event", "read", "demo/records", "--from", err.strip())[1] == ""
+    printed = run("event", "read", "demo/records", "--json")[1]
+    (tmp_path / "records.jsonl").write_text(printed)
+    words = ("event", "write", "demo/copy", "--file", str(tmp_path / "records.jsonl"), "--input", "json")
+    assert run("stream", "create", "demo/copy", "--records")[0] == 0
+    assert run(*words)[0] == 0
+    copied = run("event", "read", "demo/copy", "--format", r"%t %k %h %e\n")[1]
+    assert set(copied.splitlines()) == set(lines)
+    assert run("stream", "create", "demo/plain")[0] == 0
+    code, _, err = run(
+        "event", "write", "demo/plain", "--file", str(tmp_path / "records.jsonl"), "--input", "json"
+    )
+    assert code == 2
+    assert "an event of demo/plain has no time and no headers" in err
+
+
+def test_the_last_records_are_in_the_order_of_their_times_whatever_follows(run, client):
+    client.create_stream("demo/late", records=True)
+    for value, time_ms in (("a", 2000), ("b", 1000), ("c", 500)):
+        client.write("demo/late", [value], time=time_ms)
+    last = ("event", "read", "demo/late", "--last", "2", "--format", "%e;", "--follow")
+    assert run(*last, "--limit", "2")[1] == "c;b;"
+    assert run(*last, "--limit", "1")[1] == "c;"
+    client.seal_stream("demo/late")
+    assert run(*last, "--limit", "3")[1] == "c;b;"
+    assert run(*last)[1] == "c;b;"
+    assert run("event", "read", "demo/late", "--format", "%e;")[1] == "a;b;c;"
 
 
 def test_lines_of_a_file_are_written_with_a_field_as_their_key(run, client, tmp_path):

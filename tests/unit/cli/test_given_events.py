@@ -11,6 +11,7 @@ from headrace.cli.event.given_events import (
     key_of,
     keyed_events,
     plain_events,
+    record_document,
 )
 from headrace.errors import InvalidArgumentError
 from headrace.limits import EVENT_BYTES_MAX
@@ -116,3 +117,35 @@ def test_a_field_of_the_event_is_its_key_and_the_event_is_the_line_as_it_is():
 def test_a_line_without_the_field_is_refused_with_the_reason(line, reason):
     with pytest.raises(InvalidArgumentError, match=reason):
         field_keyed_events("customer")(line)
+
+
+@pytest.mark.parametrize("key", [None, b"", b"k", b"\xff"])
+@pytest.mark.parametrize("headers", [{}, {"a": b"1", "b": b"\xff", "c": b""}])
+def test_a_record_that_is_printed_is_read_back_unchanged(key, headers):
+    document = {**event_document(b""), **record_document("2026-11-25T10:00:00.007Z", key, headers)}
+    event = json_events("of all")(json.dumps(document).encode())
+    assert (event.data, event.time_ms, event.headers or {}) == (b"", 1_795_600_800_007, headers)
+    assert event.key == ("of all" if key is None else key_of(key))
+    assert not event.is_nothing
+
+
+@pytest.mark.parametrize(
+    ("members", "reason"),
+    [
+        ({"time": "noon"}, "'time'"),
+        ({"time": True}, "'time'"),
+        ({"time": [1]}, "'time'"),
+        ({"headers": ["a"]}, "'headers'"),
+        ({"headers": {"a": 1}}, "'headers'"),
+        ({"headers_base64": {"a": "ü"}}, "a header that is no base64"),
+        ({"headers": {"a": "\ud800"}}, "a header that is no Unicode"),
+        ({"key_base64": "?"}, "a key that is no base64"),
+    ],
+)
+def test_what_is_no_record_is_refused_with_the_reason(members, reason):
+    with pytest.raises(InvalidArgumentError, match=reason):
+        json_events(None)(json.dumps({"event": "x", **members}).encode())
+
+
+def test_the_time_of_a_record_may_be_a_number():
+    assert json_events(None)(b'{"event": "x", "time": -7}').time_ms == -7

@@ -39,7 +39,7 @@ def _declare_write(event: Noun) -> None:
             type=click.Choice(["lines", "json"]),
             default="lines",
             help="lines: all bytes but the newline; json: objects with event or event_base64, perhaps "
-            "key, as 'event read --json' prints them",
+            "key, time and headers, as 'event read --json' prints them",
         ),
         flag("--atomic", help="all events or none, in one transaction"),
         option(
@@ -66,6 +66,7 @@ def _declare_read(event: Noun) -> None:
         headrace event read demo/orders --limit 10 --json
         headrace event read demo/orders --last 10 --format '%s %o %e\\n'
         headrace event read demo/orders --group etl --limit 100
+        headrace event read demo/records --last 10 --format '%t %k %e\\n'
         """,
         STREAM,
         option("--from", "start", default="head", metavar="CUT", help="head, tail or a cut"),
@@ -79,7 +80,7 @@ def _declare_read(event: Noun) -> None:
             type=int,
             metavar="N",
             help="the last events, of segments that are written at the same time about as many of each; with "
-            "--follow those that come as well",
+            "--follow those that come as well; records are in the order of their times",
         ),
         option("--to", "end", default="tail", metavar="CUT", help="tail as it is now, or a cut"),
         option("--until", metavar="TIME", help="to where the stream was then: nothing that is younger"),
@@ -95,7 +96,14 @@ def _declare_read(event: Noun) -> None:
             *("--format", "template"),
             metavar="TEXT",
             help="how an event is printed: %e the event, %l its length, %s its segment, %S its id as one "
-            "number, %o its offset, %% a percent sign; \\n \\t \\r \\0 \\\\; nothing is added",
+            "number, %o its offset; of a record %t its time, %k its key, %h its headers as name=value,...; "
+            "%% a percent sign; \\n \\t \\r \\0 \\\\; nothing is added",
+        ),
+        option(
+            "--on-error",
+            type=click.Choice(["stop", "skip"]),
+            default="stop",
+            help="what follows from a plain event in a stream with records (default: stop)",
         ),
         flag("--position", help="print on stderr the cut to continue from"),
         *CONNECTION,

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from datetime import datetime
 from typing import Final, Protocol
 
 from headrace.errors import InvalidArgumentError
@@ -21,8 +22,27 @@ class ReadEvent(Protocol):
     @property
     def offset(self) -> int: ...
 
+    @property
+    def time(self) -> datetime | None: ...
+
+    @property
+    def key(self) -> bytes | None: ...
+
+    @property
+    def headers(self) -> Mapping[str, bytes]: ...
+
 
 Print = Callable[[ReadEvent], bytes]
+
+
+def time_text(time: datetime | None) -> str:
+    """Return the time of a record as ISO 8601 writes it, in UTC; nothing if there is none."""
+    return "" if time is None else time.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _headers(event: ReadEvent) -> bytes:
+    return b",".join(name.encode() + b"=" + value for name, value in event.headers.items())
+
 
 LETTERS: Final[dict[str, tuple[str, Print]]] = {
     "e": ("the event", lambda event: event.data),
@@ -30,6 +50,9 @@ LETTERS: Final[dict[str, tuple[str, Print]]] = {
     "s": ("its segment as NUMBER#EPOCH", lambda event: segment_id_text(event.segment_id).encode()),
     "S": ("the id of its segment", lambda event: b"%d" % event.segment_id),
     "o": ("its offset", lambda event: b"%d" % event.offset),
+    "t": ("the time of a record in ISO 8601", lambda event: time_text(event.time).encode()),
+    "k": ("the key of a record", lambda event: event.key or b""),
+    "h": ("the headers of a record as name=value,...", _headers),
     "%": ("a percent sign", lambda _: b"%"),
 }
 _ESCAPES: Final = {"n": b"\n", "t": b"\t", "r": b"\r", "0": b"\0", "\\": b"\\"}

@@ -1,8 +1,9 @@
 """Events as they are given to the command line: text, text behind a key or with one in it, or a JSON object.
 Pure.
 
-A JSON object has ``event`` (text) or ``event_base64`` (any bytes), and perhaps ``key``; what
-``headrace event read --json`` prints is of this form, so that every event can be written back unchanged.
+A JSON object has ``event`` (text) or ``event_base64`` (any bytes), and perhaps ``key``; that of a record has
+``time`` and ``headers`` as well. What ``headrace event read --json`` prints is of this form, so that every
+event can be written back unchanged.
 """
 
 from __future__ import annotations
@@ -10,23 +11,36 @@ from __future__ import annotations
 import base64
 import binascii
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, Final
 
 from headrace.errors import InvalidArgumentError
 from headrace.limits import EVENT_BYTES_MAX
+from headrace.runtime.times import milliseconds_of
 
-_MEMBERS: Final = ("event", "event_base64", "key", "segment", "segment_text", "offset")
+_MEMBERS: Final = (
+    *("event", "event_base64", "key", "key_base64", "time", "headers", "headers_base64"),
+    *("segment", "segment_text", "offset"),
+)
 """The last three are where an event was read; they are not used."""
 
 
 @dataclass(frozen=True, slots=True)
 class GivenEvent:
-    """One event; empty ones are left out by the caller, for the protocol has none."""
+    """One event; empty ones are left out by the caller, for the protocol has none, but for records."""
 
     data: bytes
     key: str | None
+    time_ms: int | None = None
+    """Of a record, as the headers."""
+    headers: Mapping[str, bytes] | None = None
+
+    @property
+    def is_nothing(self) -> bool:
+        """Nobody said an event."""
+        return not self.data and self.time_ms is None
 
 
 Parse = Callable[[bytes], GivenEvent]
@@ -66,7 +80,12 @@ def json_events(key: str | None) -> Parse:
         unknown = next((name for name in document if name not in _MEMBERS), None)
         if unknown is not None:
             raise InvalidArgumentError(f"has the unknown member {unknown!r}; known are {', '.join(_MEMBERS)}")
-        return _checked(_data_of(document), _member(document, "key", key))
+        encoded_key = _member(document, "key_base64", None)
+        if encoded_key is not None:
+            found = key_of(_decoded(encoded_key, "a key"))
+        else:
+            found = _member(document, "key", key)
+        return _checked(_data_of(document), found, _time_of(document), _headers_of(document))
 
     return parse
 
@@ -98,10 +117,25 @@ def key_of(text: bytes) -> str:
 
 def event_document(data: bytes) -> dict[str, str]:
     """Return an event as members of a JSON object, which :func:`json_events` reads back."""
+    return _document("event", data)
+
+
+def record_document(time: str, key: bytes | None, headers: Mapping[str, bytes]) -> dict[str, Any]:
+    """Return what a record has beside its value as members of a JSON object."""
+    document: dict[str, Any] = {"time": time}
+    if key is not None:
+        document |= _document("key", key)
+    for name, value in headers.items():
+        for member, text in _document("headers", value).items():
+            document.setdefault(member, {})[name] = text
+    return document
+
+
+def _document(member: str, data: bytes) -> dict[str, str]:
     try:
-        return {"event": data.decode()}
+        return {member: data.decode()}
     except UnicodeDecodeError:
-        return {"event_base64": base64.b64encode(data).decode()}
+        return {f"{member}_base64": base64.b64encode(data).decode()}
 
 
 def _object(text: bytes) -> dict[str, Any]:
@@ -118,11 +152,43 @@ def _data_of(document: dict[str, Any]) -> bytes:
     text, encoded = _member(document, "event", None), _member(document, "event_base64", None)
     if (text is None) == (encoded is None):
         raise InvalidArgumentError("has to have either 'event' or 'event_base64'")
+    return _decoded(encoded, "an event") if text is None else _encoded(text, "an event")
+
+
+def _encoded(text: str, what: str) -> bytes:
     try:
-        return base64.b64decode(encoded, validate=True) if text is None else text.encode()
-    except (binascii.Error, ValueError):  # ValueError: half a surrogate pair, or characters beyond ASCII
-        kind = "base64" if text is None else "Unicode text"
-        raise InvalidArgumentError(f"has an event that is no {kind}") from None
+        return text.encode()
+    except ValueError:  # half a surrogate pair
+        raise InvalidArgumentError(f"has {what} that is no Unicode text") from None
+
+
+def _decoded(text: str, what: str) -> bytes:
+    try:
+        return base64.b64decode(text, validate=True)
+    except (binascii.Error, ValueError):  # ValueError: characters beyond ASCII
+        raise InvalidArgumentError(f"has {what} that is no base64") from None
+
+
+def _time_of(document: dict[str, Any]) -> int | None:
+    value = document.get("time")
+    if value is None or (isinstance(value, int) and not isinstance(value, bool)):
+        return value
+    try:
+        return milliseconds_of(datetime.fromisoformat(value))
+    except (TypeError, ValueError, OverflowError, OSError):
+        raise InvalidArgumentError("has a 'time' that is no text in ISO 8601 and no milliseconds") from None
+
+
+def _headers_of(document: dict[str, Any]) -> dict[str, bytes] | None:
+    found: dict[str, bytes] = {}
+    for member, decode in (("headers", _encoded), ("headers_base64", _decoded)):
+        given = document.get(member)
+        if given is None:
+            continue
+        if not isinstance(given, dict) or not all(isinstance(text, str) for text in given.values()):
+            raise InvalidArgumentError(f"has {member!r} that are no object of strings")
+        found |= {name: decode(text, "a header") for name, text in given.items()}
+    return found or None
 
 
 def _member(document: dict[str, Any], name: str, default: Any) -> Any:
@@ -134,9 +200,11 @@ def _member(document: dict[str, Any], name: str, default: Any) -> Any:
     return value
 
 
-def _checked(data: bytes, key: str | None) -> GivenEvent:
+def _checked(
+    data: bytes, key: str | None, time_ms: int | None = None, headers: Mapping[str, bytes] | None = None
+) -> GivenEvent:
     if len(data) > EVENT_BYTES_MAX:
         raise InvalidArgumentError(
             f"has an event of {len(data)} bytes, larger than the limit of {EVENT_BYTES_MAX}"
         )
-    return GivenEvent(data, key)
+    return GivenEvent(data, key, time_ms, headers)

@@ -4,25 +4,30 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable, Iterable
+from datetime import UTC, datetime
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, Literal
 
-from headrace.cli.event.format import format_of
-from headrace.cli.event.given_events import event_document
+from headrace.cli.event.format import format_of, time_text
+from headrace.cli.event.given_events import event_document, record_document
 from headrace.cli.event.server_watch import server_watched
 from headrace.cli.output import progress
 from headrace.cli.progress import Progress
 from headrace.cli.servers import Connection, scoped
-from headrace.errors import InvalidArgumentError
+from headrace.errors import AnswerTooLargeError, InvalidArgumentError
+from headrace.limits import MIB
+from headrace.model.records import has_records
 from headrace.model.segment_id import segment_id_text
 
 if TYPE_CHECKING:  # the connection imports the client when it is made
-    from headrace.client.blocking import BlockingEventReader, GroupReader
     from headrace.client.reader.event_batch import Event
 
     Print = Callable[[Event], None]
 
 _JSON_WORDS: Final = {"json", "jsonl", "ndjson"}
+_LAST_BYTES_MAX: Final = 256 * MIB
+_NEVER: Final = datetime.min.replace(tzinfo=UTC)
 
 
 def read_events(
@@ -37,14 +42,15 @@ def read_events(
     group: str | None,
     limit: int | None,
     template: str | None,
+    on_error: str,
     position: bool,
     connection: Connection,
     as_json: bool,
 ) -> None:
     """Print events; ``start`` and ``end`` are ``head``, ``tail`` or cuts, ``since`` and ``until`` are times.
 
-    ``last``: so many events in front of the tail. ``group``: as one of its readers.
-    ``template``: how an event is printed.
+    ``last``: so many events in front of the tail. ``group``: as one of its readers. ``template``: how an
+    event is printed. ``on_error``: ``stop`` or ``skip``.
     """
     scope, stream = scoped(stream)
     if limit is not None and limit < 1:
@@ -59,52 +65,70 @@ def read_events(
         given = "--to" if until is None else "--until"
         raise InvalidArgumentError(f"--last is about the tail: with {given}, give --limit instead")
     print_event = _print_document if as_json else _printer_of(template)
+    quiet = as_json or sys.stdout.isatty()
+    wanted: Literal["raise", "skip"] = "skip" if on_error == "skip" else "raise"
     if group is not None:
+        place = start if since is None else since
         with (
             connection.connect() as client,
-            client.reader_group(
-                f"{scope}/{stream}", group=group, start=start if since is None else since
-            ) as opened,
-            opened.reader() as member,
+            client.reader_group(f"{scope}/{stream}", group=group, start=place) as opened,
+            opened.reader(on_error=wanted) as member,
             server_watched(),
         ):
-            _print_all(member, limit, print_event, quiet=as_json or sys.stdout.isatty(), at_once=True)
+            _print_all(member, limit, print_event, quiet=quiet, at_once=True)
             member.handled()  # it is printed
         return
-    with (
-        connection.connect() as client,
-        client.event_reader(
-            scope,
-            stream,
-            start=start,
-            end=None if follow else end,
-            since=since,
-            until=until,
-            last=last,
-            limit=limit,
-        ) as reader,
-    ):
-        try:
-            quiet = as_json or sys.stdout.isatty()
-            with server_watched():
-                _print_all(reader, limit, print_event, quiet=quiet, at_once=follow)
-        finally:
-            if position:
-                progress(reader.position().as_text())
+    part: dict[str, Any] = {"since": since, "until": until, "last": last, "limit": limit}
+    with connection.connect() as client:
+        open_reader = partial(client.event_reader, scope, stream, on_error=wanted)
+        tags = frozenset[str]() if last is None else client.stream_configuration(scope, stream).tags
+        if has_records(f"{scope}/{stream}", tags):
+            with open_reader(last=last, end="tail") as reader:
+                found = in_order_of_time(reader)[:limit]
+                _print_all(found, limit, print_event, quiet=quiet, at_once=follow)
+                start = reader.position().as_text()
+            if not follow or len(found) == limit:
+                if position:
+                    progress(start)
+                return
+            part = {"limit": None if limit is None else limit - len(found)}
+        with open_reader(start=start, end=None if follow else end, **part) as reader:
+            try:
+                with server_watched():
+                    _print_all(reader, limit, print_event, quiet=quiet, at_once=follow)
+            finally:
+                if position:
+                    progress(reader.position().as_text())
+
+
+def in_order_of_time(reader: Iterable[Event]) -> list[Event]:
+    """Return the records that a reader reads up to its end; those of one time stay as they are.
+
+    Raises:
+        AnswerTooLargeError: they are too many to hold.
+    """
+    found: list[Event] = []
+    size = 0
+    for event in reader:
+        size += event.end_offset - event.offset
+        if size > _LAST_BYTES_MAX:
+            raise AnswerTooLargeError(
+                size,
+                _LAST_BYTES_MAX,
+                f"the last records are larger than {_LAST_BYTES_MAX} bytes, which are put into the order of "
+                "their times at once: ask for fewer, or read --from a cut",
+            )
+        found.append(event)
+    return sorted(found, key=lambda event: event.time or _NEVER)
 
 
 def _print_all(
-    reader: BlockingEventReader | GroupReader,
-    limit: int | None,
-    print_event: Print,
-    *,
-    quiet: bool,
-    at_once: bool,
+    events: Iterable[Event], limit: int | None, print_event: Print, *, quiet: bool, at_once: bool
 ) -> None:
     """Print events up to the end. Progress is shown beside what goes into a file."""
     done = 0
     with Progress("reading", "events", limit, quiet=quiet) as shown:
-        for event in reader:
+        for event in events:
             print_event(event)
             if at_once:  # when a stream is followed
                 sys.stdout.buffer.flush()
@@ -133,4 +157,6 @@ def _print_document(event: Event) -> None:
         "offset": event.offset,
         **event_document(event.data),
     }
+    if event.time is not None:
+        line |= record_document(time_text(event.time), event.key, event.headers)
     sys.stdout.buffer.write(json.dumps(line).encode() + b"\n")

@@ -138,7 +138,7 @@ def _write_all(
     writer: BlockingWriter, events: Iterator[GivenEvent], tally: _Tally, shown: Progress, *, by_bytes: bool
 ) -> None:
     for event in events:
-        writer.write(event.data, event.key)
+        writer.write(event.data, event.key, time=event.time_ms, headers=event.headers)
         tally.events += 1
         tally.size_bytes += len(event.data)
         shown.show(tally.read_bytes if by_bytes else tally.events)
@@ -169,7 +169,7 @@ def _usable_events(
             if tally.refused <= _REFUSALS_SHOWN:
                 progress(printable(f"left out: {reason}"))
             continue
-        if event.data:
+        if not event.is_nothing:
             yield event
         else:
             tally.empty += 1  # the protocol has no empty events
