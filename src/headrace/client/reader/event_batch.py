@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 
 from headrace.client.framing.event_framing import payload_column, payloads
 from headrace.client.serializers import Codec
+from headrace.client.vectors import get_arrow
 from headrace.limits import EVENT_HEADER_BYTES
 
 
@@ -183,6 +184,10 @@ class EventBatch:
     def to_arrow(self) -> Any:
         """Return the events as a ``pyarrow.BinaryArray`` without an object per event."""
         return payload_column(self.buffer, self.frames)
+
+    def to_record_batch(self) -> Any:
+        """Return the events as a ``pyarrow.RecordBatch`` of one column, ``event``; records have more."""
+        return get_arrow().record_batch([self.to_arrow()], names=["event"])
 
     def __repr__(self) -> str:
         return (

@@ -6,7 +6,6 @@ from typing import Any, Final
 
 from headrace.client.reader.event_batch import EventBatch
 from headrace.client.reader.event_reader import EventReader
-from headrace.client.reader.record_batch import RecordBatch
 from headrace.client.vectors import get_arrow
 from headrace.errors import AnswerTooLargeError
 from headrace.limits import GIB
@@ -52,8 +51,7 @@ async def read_table(reader: EventReader, max_bytes: int) -> Any:
 def _record_batch(pa: Any, schema: Any, batch: EventBatch) -> Any:
     segment_ids = pa.repeat(pa.scalar(batch.segment_id, pa.int64()), len(batch))
     offsets = pa.array(batch.offsets(), pa.int64())
-    parts = batch.to_record_batch().columns if isinstance(batch, RecordBatch) else [batch.to_arrow()]
-    return pa.record_batch([*parts, segment_ids, offsets], schema=schema)
+    return pa.record_batch([*batch.to_record_batch().columns, segment_ids, offsets], schema=schema)
 
 
 def require_frames(library: str) -> None:
