@@ -12,12 +12,12 @@ import asyncio
 import contextlib
 import math
 import uuid
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 from types import TracebackType
-from typing import Final, Self
+from typing import Any, Final, Self, TypeVar
 
 from headrace.client.config import WriterConfig
 from headrace.client.control.transactions import (
@@ -48,6 +48,8 @@ from headrace.errors import (
 )
 from headrace.model.transaction_tag import TransactionTag
 from headrace.runtime.supervisor import Supervisor
+
+T = TypeVar("T")
 
 LEASE_MIN_MS: Final = 10_000
 VISIBLE_WAIT_MS: Final = 2_000
@@ -342,8 +344,6 @@ class TxnWriter(OfOneProcess):
         self.config = config
         self.writer_id = writer_id
         self._find_form = find_form
-        self._form: EventForm | None = None
-        """Of the events of the stream, once it is known."""
         self._lease_ms = lease_ms
         self._open: dict[int, Transaction | None] = {}
         """What is kept alive; None stands for a transaction that another caller commits."""
@@ -360,15 +360,17 @@ class TxnWriter(OfOneProcess):
     async def begin(self) -> Transaction:
         """Begin a transaction. Raises NoSuchStreamError, or what else forbids it."""
         self._check_open()
-        form = await self._known_form()
-        created = await self.transactions.create(self.scope, self.stream, self._lease_ms)
+        created, form = await self._with_form(
+            self.transactions.create(self.scope, self.stream, self._lease_ms)
+        )
         return self._adopt(created, form)
 
     async def begin_tagged(self, tag: TransactionTag) -> Transaction | SinkWatermark:
         """Begin a transaction of a sink's batch; the watermark is returned if the batch is in already."""
         self._check_open()
-        form = await self._known_form()
-        created = await self.transactions.create_tagged(self.scope, self.stream, self._lease_ms, tag)
+        created, form = await self._with_form(
+            self.transactions.create_tagged(self.scope, self.stream, self._lease_ms, tag)
+        )
         return self._adopt(created, form) if isinstance(created, CreatedTransaction) else created
 
     async def resume(self, txn_id: int) -> Transaction:
@@ -378,7 +380,7 @@ class TxnWriter(OfOneProcess):
             TransactionStateError: it is not open.
         """
         self._check_open()
-        status = await self.transactions.status(self.scope, self.stream, txn_id)
+        status, form = await self._with_form(self.transactions.status(self.scope, self.stream, txn_id))
         if status is not TransactionStatus.OPEN:
             raise TransactionStateError(f"transaction {uuid.UUID(int=txn_id)} is {status.name}")
         epoch = txn_id >> 96
@@ -387,13 +389,20 @@ class TxnWriter(OfOneProcess):
         ranges = [
             SegmentRange(epoch << 32 | each.segment_id & 0xFFFF_FFFF, each.key_range) for each in listed
         ]
-        return self._adopt(CreatedTransaction(txn_id, tuple(ranges)), await self._known_form())
+        return self._adopt(CreatedTransaction(txn_id, tuple(ranges)), form)
 
-    async def _known_form(self) -> EventForm:
-        """Return how events of the stream are written, which never changes."""
-        if self._form is None:
-            self._form = await self._find_form()
-        return self._form
+    async def _with_form(self, call: Coroutine[Any, Any, T]) -> tuple[T, EventForm]:
+        """Make a call, and ask meanwhile how events are written: each time, for a stream may be another one
+        of its name.
+        """
+        asking = asyncio.ensure_future(self._find_form())
+        asking.add_done_callback(
+            lambda task: task.cancelled() or task.exception()
+        )  # told by the call as well
+        try:
+            return await call, await asking
+        finally:
+            asking.cancel()
 
     def _check_open(self) -> None:
         if self._stopped:

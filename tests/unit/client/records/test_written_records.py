@@ -9,7 +9,7 @@ import pytest
 from headrace.client.blocking import connect as connect_blocking
 from headrace.client.framing.event_framing import find_frames, payloads
 from headrace.client.records.envelope import encode_headers, prefix_of
-from headrace.errors import InvalidArgumentError, UnsupportedError
+from headrace.errors import InvalidArgumentError, NoSuchStreamError, UnsupportedError
 
 NOON = datetime(2026, 11, 25, 12, tzinfo=UTC)
 NOON_MS = 1_795_608_000_000
@@ -119,3 +119,15 @@ async def test_writers_of_threads_wrap_in_the_thread_that_writes(system):
         record(b"10", "k"),
     ]
     assert stored(system, "plain") == [b"x"]
+
+
+async def test_a_stream_that_was_made_anew_is_written_as_it_is_now(system, client):
+    system.controller.create("s", "t")
+    async with client.txn_writer("s", "t") as writer:
+        async with await writer.begin():
+            pass
+        system.controller.create("s", "t", tags=RECORDS)
+        async with await writer.begin() as transaction:
+            transaction.write(b"one", time=NOON)
+        with pytest.raises(NoSuchStreamError):
+            await client.txn_writer("s", "u").begin()
