@@ -9,6 +9,8 @@ from __future__ import annotations
 from typing import Any
 
 from headrace.client.framing.event_frames import checked_chunks, event_lengths, own_events
+from headrace.client.records.columns import RecordColumn
+from headrace.client.records.event_forms import RecordList
 from headrace.client.vectors import is_arrow
 from headrace.client.writer.routed_writer import MANY_BYTES_MAX
 from headrace.client.writer.routing import checked_keys
@@ -31,7 +33,13 @@ def own_batch(events: Any, keys: Any) -> tuple[Any, Any, int]:
     if is_arrow(events):
         checked_chunks(events, MANY_BYTES_MAX)
         return events, keys, int(events.nbytes) + EVENT_HEADER_BYTES * count
-    owned, size_bytes = own_list(events)
+    if isinstance(events, RecordColumn):
+        return events, keys, events.nbytes + EVENT_HEADER_BYTES * count
+    if isinstance(events, RecordList):
+        size_bytes = sum(event_lengths(events.values, events.prefixes)) + EVENT_HEADER_BYTES * count
+        owned: Any = events
+    else:
+        owned, size_bytes = own_list(events)
     if size_bytes > MANY_BYTES_MAX:
         raise EventTooLargeError(size_bytes, MANY_BYTES_MAX)
     return owned, keys, size_bytes

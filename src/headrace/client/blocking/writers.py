@@ -163,7 +163,7 @@ class Writer(OfOneProcess):
             HeadraceError: as :meth:`write`.
         """
         check_key(key)
-        own, size_bytes = own_list(self._form.many(events, key, times, headers)) if events else ([], 0)
+        own, size_bytes = own_list(list(self._form.many(events, key, times, headers))) if events else ([], 0)
         limit = EVENT_BYTES_MAX + EVENT_HEADER_BYTES
         if size_bytes > limit:
             raise EventTooLargeError(size_bytes, limit)

@@ -9,6 +9,7 @@ import struct
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate
+from operator import add
 from typing import Any, Final
 
 from headrace.client.vectors import find_numpy, get_arrow, int32_array
@@ -126,14 +127,16 @@ def frame_ends(lengths: list[int]) -> Sequence[int]:
     return list(accumulate([length + EVENT_HEADER_BYTES for length in lengths]))
 
 
-def event_lengths(events: Sequence[bytes]) -> list[int]:
-    """Return the length of each of some events, at least one.
+def event_lengths(events: Sequence[bytes], prefixes: Sequence[bytes] | None = None) -> list[int]:
+    """Return the length of each of some events, at least one, with what is in front of it.
 
     Raises:
         InvalidArgumentError: an event is empty.
         EventTooLargeError: an event is larger than 8 MiB.
     """
     lengths = list(map(len, events))
+    if prefixes is not None:
+        lengths = list(map(add, lengths, map(len, prefixes)))
     if lengths.count(lengths[0]) == len(lengths):
         event_header(lengths[0])
     else:
@@ -142,8 +145,10 @@ def event_lengths(events: Sequence[bytes]) -> list[int]:
     return lengths
 
 
-def interleave(events: Sequence[bytes], lengths: list[int]) -> list[bytes]:
-    """Return each event, of a legal length, behind its header; not joined."""
+def interleave(
+    events: Sequence[bytes], lengths: list[int], prefixes: Sequence[bytes] | None = None
+) -> list[bytes]:
+    """Return each event, of a legal length, behind its header and its prefix; not joined."""
     length = lengths[0]
     if lengths.count(length) == len(lengths):
         parts: list[bytes] = [event_header(length)] * (2 * len(lengths))
@@ -153,6 +158,8 @@ def interleave(events: Sequence[bytes], lengths: list[int]) -> list[bytes]:
             SHORT_HEADERS[length] if length < SHORT_EVENT_BYTES else _HEADER.pack(length)
             for length in lengths
         ]
+    if prefixes is not None:
+        parts[0::2] = map(add, parts[0::2], prefixes)
     parts[1::2] = events
     return parts
 

@@ -6,8 +6,10 @@ Source: ``docs/formats/record.md``.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, Final
 
+from headrace.client.framing.event_frames import event_header
 from headrace.client.records.envelope import (
     HEAD_BYTES,
     KEY_BYTES_MAX,
@@ -18,58 +20,99 @@ from headrace.client.records.envelope import (
     VERSION,
     encode_headers,
     key_bytes,
-    prefix_of,
     time_ms_of,
 )
 from headrace.client.vectors import find_numpy, get_arrow, is_arrow
 from headrace.errors import EventTooLargeError, InvalidArgumentError
-from headrace.limits import MIB
+from headrace.limits import EVENT_HEADER_BYTES, MIB
 
 COLUMN_BYTES_MAX: Final = 512 * MIB
 """Of the values that become records at once."""
 
-HEAD_FIELDS: Final = [("mark", "u1"), ("version", "u1"), ("time", ">i8"), ("key", ">u2"), ("headers", ">u2")]
+_PIECE_BYTES: Final = 4 * MIB
+
+_HEAD_FIELDS: Final = [
+    *(("type", ">i4"), ("length", ">i4")),  # of the frame
+    *(("mark", "u1"), ("version", "u1"), ("time", ">i8"), ("key", ">u2"), ("headers", ">u2")),
+]
 
 
-def wrap_column(values: Any, keys: Any, times: Any, headers: Any) -> Any:
-    """Return records as a ``pyarrow.BinaryArray``.
-
-    Args:
-        values: a ``pyarrow`` array of binary values or strings; they may be empty.
-        keys: one for all, or a sequence or ``pyarrow`` array of strings; None: none has one.
-        times: ms for all, or one time for each.
-        headers: encoded ones of all, or those of each.
+class RecordColumn:
+    """Records whose parts are columns. They become frames when they are sent, in one go.
 
     Raises:
         InvalidArgumentError: a value or a key is null, or anything is of a wrong type.
-        EventTooLargeError: all together are larger than 512 MiB.
+        EventTooLargeError: a record is larger than 8 MiB, or all values together than 512 MiB.
     """
-    pa, np = get_arrow(), find_numpy()
-    assert np is not None  # get_arrow has checked
-    count, nothing = len(values), pa.scalar(b"", pa.binary())
-    values = _as_binary(values)
-    if (keys is None or isinstance(keys, str)) and isinstance(times, int) and isinstance(headers, bytes):
-        prefix = pa.scalar(prefix_of(keys, times, headers), pa.binary())
-        return pa.compute.binary_join_element_wise(prefix, values, nothing)
-    heads = np.zeros(count, HEAD_FIELDS)
-    heads["mark"], heads["version"] = MARK, VERSION
-    heads["time"] = times if isinstance(times, int) else times_of_column(times)
-    parts: list[Any] = []
-    if keys is None:
-        heads["key"] = NO_KEY
-    else:
-        parts.append(_key_part(keys))
-        heads["key"] = len(parts[-1].as_py()) if isinstance(keys, str) else _lengths(parts[-1])
-    if isinstance(headers, bytes):
-        heads["headers"] = len(headers)
+
+    __slots__ = ("_heads", "_lengths", "_parts", "nbytes")
+
+    def __init__(self, values: Any, keys: Any, times: Any, headers: Any) -> None:
+        """Check the columns and find the lengths.
+
+        Args:
+            values: a ``pyarrow`` array of binary values or strings; they may be empty.
+            keys: one for all, or a sequence or ``pyarrow`` array of strings; None: none has one.
+            times: ms for all, or one time for each.
+            headers: encoded ones of all, or those of each.
+        """
+        pa, np = get_arrow(), find_numpy()
+        assert np is not None  # get_arrow has checked
+        values = _as_binary(values)
+        heads = np.zeros(len(values), _HEAD_FIELDS)
+        lengths = _lengths(values) + np.int32(HEAD_BYTES)
+        heads["mark"], heads["version"] = MARK, VERSION
+        heads["time"] = times if isinstance(times, int) else times_of_column(times)
+        self._parts: list[Any] = []
+        if keys is None:
+            heads["key"] = NO_KEY
+        else:
+            self._parts.append(_key_part(keys))
+            heads["key"] = key_lengths = _lengths(self._parts[-1])
+            lengths += key_lengths
         if headers:
-            parts.append(pa.scalar(headers, pa.binary()))
-    else:
-        parts.append(_binary_array(headers_of_each(headers)))
-        heads["headers"] = _lengths(parts[-1])
-    bounds = np.arange(0, HEAD_BYTES * (count + 1), HEAD_BYTES, dtype=np.int32)
-    first = pa.Array.from_buffers(pa.binary(), count, [None, pa.py_buffer(bounds), pa.py_buffer(heads)])
-    return pa.compute.binary_join_element_wise(first, *parts, values, nothing)
+            each = isinstance(headers, bytes)
+            self._parts.append(
+                pa.scalar(headers, pa.binary()) if each else _binary_array(headers_of_each(headers))
+            )
+            heads["headers"] = header_lengths = _lengths(self._parts[-1])
+            lengths += header_lengths
+        if len(lengths):
+            event_header(int(lengths.max()))
+        heads["length"] = lengths
+        self._parts.append(values)
+        self._heads = heads
+        self._lengths = lengths
+        self.nbytes = int(lengths.sum(dtype=np.int64))
+        """Of all records, without the headers of their frames."""
+
+    def __len__(self) -> int:
+        return len(self._lengths)
+
+    def frame_pieces(self) -> Iterator[tuple[memoryview, Any, int]]:
+        """Yield frames in pieces of a few MiB, as ``frame_pieces`` of :mod:`event_frames` does."""
+        count = len(self)
+        step = max(1, count * _PIECE_BYTES // max(self.nbytes, 1))
+        for first in range(0, count, step):
+            data, ends = self._framed(first, min(first + step, count))
+            yield data, ends, first
+
+    def _framed(self, first: int, after: int) -> tuple[memoryview, Any]:
+        pa, np = get_arrow(), find_numpy()
+        assert np is not None
+        heads, size = self._heads[first:after], self._heads.itemsize
+        bounds = np.arange(0, size * (len(heads) + 1), size, dtype=np.int32)
+        column = pa.Array.from_buffers(
+            pa.binary(), len(heads), [None, pa.py_buffer(bounds), pa.py_buffer(heads)]
+        )
+        parts = [
+            part if isinstance(part, pa.Scalar) else part.slice(first, after - first) for part in self._parts
+        ]
+        framed = pa.compute.binary_join_element_wise(column, *parts, pa.scalar(b"", pa.binary()))
+        ends = np.cumsum(self._lengths[first:after], dtype=np.int64)
+        ends += EVENT_HEADER_BYTES * np.arange(1, len(heads) + 1, dtype=np.int64)
+        begin = int(np.frombuffer(framed.buffers()[1], np.int32, 1, 4 * framed.offset)[0])
+        return memoryview(framed.buffers()[2])[begin : begin + int(ends[-1])].cast("B"), ends
 
 
 def _as_binary(values: Any) -> Any:
@@ -122,9 +165,11 @@ def _binary_array(values: list[bytes]) -> Any:
 
 
 def _lengths(column: Any) -> Any:
-    """Return how long each value of a binary column is, as a numpy array."""
+    """Return how long each value of a binary column is, as a numpy array; the length of a scalar."""
     np = find_numpy()
     assert np is not None  # there is a column
+    if isinstance(column, get_arrow().Scalar):
+        return np.int32(len(column.as_py()))
     bounds = np.frombuffer(column.buffers()[1], np.int32, len(column) + 1, 4 * column.offset)
     return np.diff(bounds)
 

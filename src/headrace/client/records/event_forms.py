@@ -5,13 +5,13 @@ Pure but for the clock, which is asked by a record that is given no time.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from operator import add
 from typing import Any, Protocol
 
 from headrace.client.framing.event_frames import own_event, own_events
-from headrace.client.records.columns import headers_of_each, times_of_each, wrap_column
+from headrace.client.records.columns import RecordColumn, headers_of_each, times_of_each
 from headrace.client.records.envelope import Headers, encode_headers, prefix_of, prefixes_of, time_ms_of
 from headrace.client.serializers import Codec
 from headrace.client.vectors import is_arrow
@@ -35,7 +35,7 @@ class EventForm(Protocol):
         """Return the bytes of an event. Raises InvalidArgumentError."""
 
     def many(self, events: Any, keys: Any, times: Any, headers: Any) -> Any:
-        """Return the bytes of each event: a sequence, or a ``pyarrow`` array if events are one.
+        """Return the bytes of each event: a sequence, a ``pyarrow`` array, or records in one of two forms.
 
         Args:
             events: what is written.
@@ -46,6 +46,23 @@ class EventForm(Protocol):
         Raises:
             InvalidArgumentError: one of them is none, or they differ in number.
         """
+
+
+class RecordList:
+    """Records whose values are referred to, not copied: what is in front of each stands beside it."""
+
+    __slots__ = ("prefixes", "values")
+
+    def __init__(self, values: Sequence[bytes], prefixes: list[bytes]) -> None:
+        self.values = list(values)
+        self.prefixes = prefixes
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def __iter__(self) -> Iterator[bytes]:
+        """Return an iterator over whole records."""
+        return map(add, self.prefixes, self.values)
 
 
 class PlainForm:
@@ -65,7 +82,9 @@ class PlainForm:
     def many(self, events: Any, _: Any, times: Any, headers: Any) -> Any:
         """See :meth:`EventForm.many`."""
         self._check_plain(times, headers)
-        return events if is_arrow(events) else encoded(events, self._codec)
+        if is_arrow(events) or isinstance(events, RecordColumn | RecordList):
+            return events  # which another form has made, for a thread
+        return encoded(events, self._codec)
 
     def _check_plain(self, times: object, headers: object) -> None:
         if times is not None or headers is not None:
@@ -102,8 +121,8 @@ class RecordForm:
         if headers is None or _is_one(headers):
             headers = encode_headers(headers)
         if is_arrow(events):
-            return wrap_column(events, keys, times, headers)
-        return _wrapped(encoded(events, self._codec), keys, times, headers)
+            return RecordColumn(events, keys, times, headers)
+        return RecordList(encoded(events, self._codec), _prefixes(count, keys, times, headers))
 
 
 def encoded(events: Sequence[Any], codec: Codec | None) -> Sequence[bytes]:
@@ -115,26 +134,23 @@ def _is_one(given: Any) -> bool:
     return given is None or isinstance(given, str | int | datetime | Mapping) or not hasattr(given, "__len__")
 
 
-def _wrapped(values: Sequence[bytes], keys: Any, times: Any, headers: Any) -> list[bytes]:
-    """Return records of these values. What is the same for many of them is made once."""
+def _prefixes(count: int, keys: Any, times: Any, headers: Any) -> list[bytes]:
+    """Return what is in front of the value of each record. What is the same for many is made once."""
     if is_arrow(keys):
         keys = keys.to_pylist()
     if not _is_one(keys) and not all(issubclass(kind, str) for kind in set(map(type, keys))):
         raise InvalidArgumentError("a routing key is no string")
     if isinstance(times, int) and isinstance(headers, bytes):
         if _is_one(keys):
-            prefix = prefix_of(keys, times, headers)
-            return list(map(prefix.__add__, values))
+            return [prefix_of(keys, times, headers)] * count
         prefixes = prefixes_of(dict.fromkeys(keys), times, headers)
-        return list(map(add, map(prefixes.__getitem__, keys), values))
-    count = len(values)
+        return list(map(prefixes.__getitem__, keys))
     return [
-        prefix_of(key, time_ms, encoded_headers) + value
-        for key, time_ms, encoded_headers, value in zip(
+        prefix_of(key, time_ms, encoded_headers)
+        for key, time_ms, encoded_headers in zip(
             [keys] * count if _is_one(keys) else keys,
             [times] * count if isinstance(times, int) else times_of_each(times),
             [headers] * count if isinstance(headers, bytes) else headers_of_each(headers),
-            values,
             strict=True,
         )
     ]

@@ -30,8 +30,9 @@ from headrace.client.framing.event_frames import (
     gather_frames,
     interleave,
 )
+from headrace.client.records.columns import RecordColumn
 from headrace.client.records.envelope import Headers
-from headrace.client.records.event_forms import EventForm, PlainForm, Time
+from headrace.client.records.event_forms import EventForm, PlainForm, RecordList, Time
 from headrace.client.segment_address import SegmentAddress
 from headrace.client.segment_map import SegmentMap
 from headrace.client.services import ClientServices
@@ -201,7 +202,7 @@ class RoutedWriter(ClosableWriter):
         check_key(key)
         if not events:
             return Ack()
-        data, _ = frame_list(self._form.many(events, key, times, headers))
+        data, _ = frame_list(list(self._form.many(events, key, times, headers)))
         if len(data) > EVENT_BYTES_MAX + EVENT_HEADER_BYTES:
             raise EventTooLargeError(len(data), EVENT_BYTES_MAX + EVENT_HEADER_BYTES)
         position = key_position(key)
@@ -239,10 +240,13 @@ class RoutedWriter(ClosableWriter):
         if count:
             places = self._places(count, keys)
             events = self._form.many(events, keys, times, headers)
-            if is_arrow(events):
+            if is_arrow(events) or isinstance(events, RecordColumn):
                 self._divide_waiting()
-                for data, ends, first in frame_pieces(events, MANY_BYTES_MAX):
+                pieces = frame_pieces(events, MANY_BYTES_MAX) if is_arrow(events) else events.frame_pieces()
+                for data, ends, first in pieces:
                     self._take_framed(data, ends, slice_places(places, first, first + len(ends)), ack)
+            elif isinstance(events, RecordList):
+                self._take_list(events.values, places, ack, events.prefixes)
             else:
                 self._take_list(events, places, ack)
         ack.settle_part()
@@ -286,9 +290,11 @@ class RoutedWriter(ClosableWriter):
             block = Block([part], len(part), after - first, slice_places(places, first, after), [ack])
             self._take_block(segment_id, block)
 
-    def _take_list(self, events: Sequence[bytes], places: Places, ack: Ack) -> None:
+    def _take_list(
+        self, events: Sequence[bytes], places: Places, ack: Ack, prefixes: list[bytes] | None = None
+    ) -> None:
         """Take ``bytes``, which are referred to until they are durable, not copied."""
-        lengths = event_lengths(events)
+        lengths = event_lengths(events, prefixes)
         total = sum(lengths) + EVENT_HEADER_BYTES * len(lengths)
         if total > MANY_BYTES_MAX:
             raise EventTooLargeError(total, MANY_BYTES_MAX)
@@ -296,7 +302,7 @@ class RoutedWriter(ClosableWriter):
         if len(self._map.ids) == 1 or isinstance(places, float):
             self._divide_waiting()
             segment_id = self._map.ids[0] if len(self._map.ids) == 1 else self._map.segment_at(places)
-            parts, ends = interleave(events, lengths), frame_ends(lengths)
+            parts, ends = interleave(events, lengths, prefixes), frame_ends(lengths)
             for first, after in cut_into_blocks(ends, self._config.block_bytes_max):
                 size = ends[after - 1] - (ends[first - 1] if first else 0)
                 mine = slice_places(places, first, after)
@@ -304,7 +310,7 @@ class RoutedWriter(ClosableWriter):
                 block = Block(parts[2 * first : 2 * after], size, after - first, mine, [ack])
                 self._output(segment_id).add_block(block)
             return
-        self._waiting.add(events, lengths, places, ack)
+        self._waiting.add(events, lengths, places, ack, prefixes)
         if self._waiting.count >= WAITING_EVENTS_MAX:
             self._divide_waiting()
         elif not self._division_is_scheduled:

@@ -38,26 +38,39 @@ acks of the batches they came with, each of which counts the share as a part.
 class WaitingBatches:
     """Events in the order they were given in. Mutated by one owner."""
 
-    __slots__ = ("_acks", "_counts", "_events", "_lengths", "_places", "count")
+    __slots__ = ("_acks", "_counts", "_events", "_lengths", "_places", "_prefixes", "count")
 
     def __init__(self) -> None:
         self._events: list[bytes] = []
         self._lengths: list[int] = []
+        self._prefixes: list[bytes] = []
+        """What is in front of each event; empty as long as nothing is in front of any."""
         self._places: list[Any] = []
         self._acks: list[Ack] = []
         self._counts: list[int] = []
         self.count = 0
         """Events that wait."""
 
-    def add(self, events: Sequence[bytes], lengths: list[int], places: Any, ack: Ack) -> None:
+    def add(
+        self,
+        events: Sequence[bytes],
+        lengths: list[int],
+        places: Any,
+        ack: Ack,
+        prefixes: Sequence[bytes] | None = None,
+    ) -> None:
         """Take a batch of at least one event.
 
         Args:
             events: they are referred to, not copied.
-            lengths: of each event; legal ones.
+            lengths: of each event with its prefix; legal ones.
             places: a list or a numpy array, one position in the key space per event.
             ack: the batch's; it counts one part more until the batch is divided.
+            prefixes: what is in front of each event; None: nothing.
         """
+        if prefixes is not None or self._prefixes:
+            self._prefixes += [b""] * (self.count - len(self._prefixes))
+            self._prefixes += [b""] * len(events) if prefixes is None else prefixes
         ack.add_parts(1)
         self._events += events
         self._lengths += lengths
@@ -78,6 +91,7 @@ class WaitingBatches:
         if not self.count:
             return [], []
         events, lengths, acks, counts = self._events, self._lengths, self._acks, self._counts
+        prefixes = self._prefixes
         places = _joined(self._places, self.count)
         self.__init__()  # type: ignore[misc] # everything is taken
         ids, bounds, order = segments.arrange(places)
@@ -87,7 +101,8 @@ class WaitingBatches:
         ids, bounds, sizes = _cut(ids, bounds, frame_ends(lengths), bytes_max)
         acks_of = _acks_of_shares(acks, counts, bounds, order)
         places = [places[index] for index in order] if order is indices else places[order].tolist()
-        parts = interleave([events[index] for index in indices], lengths)
+        fronts = [prefixes[index] for index in indices] if prefixes else None
+        parts = interleave([events[index] for index in indices], lengths, fronts)
         parts_of = [parts[2 * begin : 2 * end] for begin, end in pairwise(bounds)]
         places_of = [places[begin:end] for begin, end in pairwise(bounds)]
         return list(zip(ids, parts_of, places_of, sizes, acks_of, strict=True)), acks
@@ -95,6 +110,7 @@ class WaitingBatches:
     def check(self) -> None:
         """Assert that everything is there once per event or batch."""
         assert self.count == len(self._events) == len(self._lengths) == sum(self._counts)
+        assert len(self._prefixes) in {0, self.count}
         assert len(self._counts) == len(self._acks) == len(self._places)
 
 

@@ -3,6 +3,8 @@ from datetime import UTC, datetime
 import pyarrow as pa
 import pytest
 
+from headrace.client.framing.event_framing import find_frames, payloads
+from headrace.client.records.columns import RecordColumn
 from headrace.client.records.envelope import decode_headers, prefix_of, read_head, time_ms_of
 from headrace.client.records.event_forms import PlainForm, RecordForm
 from headrace.client.serializers import find_codec
@@ -30,6 +32,20 @@ def test_a_record_has_the_time_of_its_writer_unless_it_is_given_one(form):
     assert parts(form.one(b"", "k", NOON, {"h": "v"})) == (b"", b"k", NOON_MS, {"h": b"v"})
     json = RecordForm(lambda: NOW_MS, find_codec("json"))
     assert parts(json.one({"a": 1}, "", 7, None)) == (b'{"a":1}', b"", 7, {})
+
+
+def whole(many):
+    """Return the bytes of each record, whatever form they are in."""
+    if not isinstance(many, RecordColumn):
+        return list(many)
+    found, count = [], 0
+    for data, ends, first in many.frame_pieces():
+        assert first == count
+        count += len(ends)
+        assert find_frames(data).tolist() == [0, *ends.tolist()]
+        found += payloads(bytes(data), find_frames(data))
+    assert many.nbytes == sum(map(len, found))
+    return found
 
 
 EACH = {
@@ -69,7 +85,7 @@ def test_many_are_what_they_are_one_by_one(form, as_column, keys, times, headers
         each.append(column)
     expected = [form.one(*row) for row in zip(events, *each, strict=True)]
     many = form.many(pa.array(events) if as_column else events, **given)
-    assert (many.to_pylist() if as_column else many) == expected
+    assert whole(many) == expected
 
 
 def test_a_column_may_be_a_slice_and_of_any_type_of_bytes(form):
@@ -77,10 +93,20 @@ def test_a_column_may_be_a_slice_and_of_any_type_of_bytes(form):
     keys = pa.array(["x", "a", "b", "y"], pa.large_string()).slice(1, 2)
     times = pa.array([0, 1, 2], pa.int32()).slice(1)
     wrapped = form.many(events, keys=keys, times=times, headers=None)
-    assert wrapped.to_pylist() == [form.one("one", "a", 1, None), form.one("two", "b", 2, None)]
+    assert whole(wrapped) == [form.one("one", "a", 1, None), form.one("two", "b", 2, None)]
     large = form.many(events.cast(pa.large_binary()), keys=["a", "b"], times=times, headers=None)
-    assert large.to_pylist() == wrapped.to_pylist()
-    assert form.many(pa.array([], pa.binary()), keys=[], times=None, headers=None).to_pylist() == []
+    assert whole(large) == whole(wrapped)
+    assert whole(form.many(pa.array([], pa.binary()), keys=[], times=None, headers=None)) == []
+
+
+def test_a_large_column_is_framed_in_pieces(form):
+    events = pa.array([bytes([n]) * (1 << 20) for n in range(9)])
+    many = form.many(events, keys=[str(n) for n in range(9)], times=None, headers=None)
+    assert len(many) == 9
+    assert len(list(many.frame_pieces())) == 3
+    assert whole(many) == [form.one(bytes([n]) * (1 << 20), str(n), None, None) for n in range(9)]
+    with pytest.raises(EventTooLargeError):
+        form.many(pa.array([bytes(8 << 20)]), keys=None, times=None, headers=None)
 
 
 @pytest.mark.parametrize("as_column", [False, True])
