@@ -226,6 +226,7 @@ PURE = {
     "client.reader.event_batch",
     "client.reader.event_columns",
     "client.reader.event_cutter",
+    "client.reader.event_rows",
     "client.reader.handout",
     "client.reader.last_frames",
     "client.reader.ranges_in_flight",

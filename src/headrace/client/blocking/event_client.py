@@ -15,6 +15,7 @@ from headrace.client.config import ReaderConfig, WriterConfig
 from headrace.client.connect import Client as LoopClient
 from headrace.client.reader.cuts import Edge, last_of
 from headrace.client.reader.event_batch import Event
+from headrace.client.reader.event_rows import ROWS_MAX
 from headrace.client.reader.read_part import Time
 from headrace.client.reader.segment_inputs import OnError
 from headrace.client.records.envelope import Headers
@@ -66,7 +67,23 @@ class EventClient(ProcessClient):
                 config=config,
             )
 
-        return ReadLoop(open_reader)
+        def first_events() -> Iterator[Event]:
+            few = ROWS_MAX + 1 if limit is None else min(limit, ROWS_MAX + 1)
+            return self.read(
+                scope,
+                stream,
+                start=start,
+                end="tail" if end is None else end,
+                since=since,
+                until=until,
+                last=last,
+                limit=few,
+                on_error="skip",
+                serializer=serializer,
+                config=config,
+            )
+
+        return ReadLoop(f"{scope}/{stream}", open_reader, first_events)
 
     @named
     @like(LoopClient.write)

@@ -9,6 +9,7 @@ from headrace.client.blocking.readers import EventReader
 from headrace.client.forks import OfOneProcess
 from headrace.client.public_calls import OURS, outward
 from headrace.client.reader.event_batch import Event
+from headrace.client.reader.event_rows import html_rows
 
 
 class ReadLoop(OfOneProcess, Iterator[Event]):
@@ -17,13 +18,24 @@ class ReadLoop(OfOneProcess, Iterator[Event]):
     A loop that nothing refers to any more has been left.
     """
 
-    def __init__(self, open_reader: Callable[[], EventReader]) -> None:
+    def __init__(
+        self, place: str, open_reader: Callable[[], EventReader], first_events: Callable[[], Iterator[Event]]
+    ) -> None:
+        """``first_events`` reads some of them by itself, which leaves the loop where it is."""
+        self._place = place
         self._open = open_reader
+        self._first_events = first_events
         self._reader: EventReader | None = None
         self._closed = False
 
     def __repr__(self) -> str:
-        return "<a loop over events>" if self._reader is None else repr(self._reader)
+        if self._reader is None:
+            return f"<headrace.ReadLoop of {self._place}, not begun: iterate over it>"
+        return repr(self._reader)
+
+    def _repr_html_(self) -> str:
+        """Return the first events as a table, for notebooks; the loop stays where it is."""
+        return html_rows(self._place, self._first_events())
 
     def __iter__(self) -> Self:
         return self

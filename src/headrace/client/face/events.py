@@ -197,7 +197,8 @@ class EventFace(ClientCore):
         {'order': 1}
 
         Its reader is closed when the loop ends, or is left. A loop that was interrupted, or has met an error,
-        may be continued with the same iterator: it goes on right behind the last event.
+        may be continued with the same iterator: it goes on right behind the last event. A notebook shows the
+        first events of one of the blocking client as a table, and takes none.
 
         Args:
             scope: of the stream.
@@ -235,7 +236,7 @@ class EventFace(ClientCore):
                 config=config,
             )
 
-        return ReadLoop(open_reader)
+        return ReadLoop(f"{scope}/{stream}", open_reader)
 
     @named
     async def write(

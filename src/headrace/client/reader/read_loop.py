@@ -18,14 +18,17 @@ class ReadLoop(OfOneProcess, AsyncIterator[Event]):
     A loop that nothing refers to any more has been left.
     """
 
-    def __init__(self, open_reader: Callable[[], Awaitable[EventReader]]) -> None:
+    def __init__(self, place: str, open_reader: Callable[[], Awaitable[EventReader]]) -> None:
+        self._place = place
         self._open = open_reader
         self._reader: EventReader | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._closed = False
 
     def __repr__(self) -> str:
-        return "<a loop over events>" if self._reader is None else repr(self._reader)
+        if self._reader is None:
+            return f"<headrace.aio.ReadLoop of {self._place}, not begun: use it in 'async for'>"
+        return repr(self._reader)
 
     def __aiter__(self) -> Self:
         return self
