@@ -8,7 +8,11 @@ built in; any object with ``dumps`` and ``loads`` is one as well, such as the mo
 from __future__ import annotations
 
 import json
+from dataclasses import fields, is_dataclass
+from datetime import date, time
+from decimal import Decimal
 from typing import Any, Final, Protocol, runtime_checkable
+from uuid import UUID
 
 from headrace.client.framing.event_frames import own_event
 from headrace.errors import EventNotDecodedError, InvalidArgumentError
@@ -24,13 +28,38 @@ class Serializer(Protocol):
 
 
 class _Json:
-    """JSON without blanks, in UTF-8. What is no JSON, such as NaN, is refused."""
+    """JSON without blanks, in UTF-8. What is no JSON, such as NaN, is refused.
+
+    Dates and times become text in ISO 8601, a ``Decimal`` and a ``UUID`` their digits as text, data classes
+    objects. They are read as what they became.
+    """
 
     def dumps(self, value: Any, /) -> str:
-        return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+        return json.dumps(
+            value, ensure_ascii=False, allow_nan=False, separators=(",", ":"), default=_json_value
+        )
 
     def loads(self, data: bytes, /) -> Any:
         return json.loads(data)
+
+
+def _json_value(value: Any) -> Any:
+    """Return what JSON has for a value of another type.
+
+    Raises:
+        TypeError: it has nothing for it.
+    """
+    if isinstance(value, date | time):  # a datetime is a date
+        return value.isoformat()
+    if isinstance(value, Decimal):
+        if not value.is_finite():
+            raise TypeError(f"JSON has no {value}")
+        return str(value)
+    if isinstance(value, UUID):
+        return str(value)
+    if is_dataclass(value) and not isinstance(value, type):
+        return {each.name: getattr(value, each.name) for each in fields(value)}
+    raise TypeError(f"JSON has no {type(value).__name__}")
 
 
 class _Utf8:

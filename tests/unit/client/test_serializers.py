@@ -1,11 +1,21 @@
 import json
 import pickle
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, time
+from decimal import Decimal
+from uuid import UUID
 
 import pytest
 
 from headrace.client.reader.event_batch import Decoder, Event
 from headrace.client.serializers import find_codec
 from headrace.errors import EventNotDecodedError, InvalidArgumentError
+
+
+@dataclass
+class Price:
+    amount: Decimal
+    since: date
 
 
 class Numbers:
@@ -87,3 +97,25 @@ def test_a_value_is_made_once_and_only_if_it_is_wanted():
 def test_what_is_no_serializer_is_refused(serializer):
     with pytest.raises(InvalidArgumentError, match="serializer"):
         find_codec(serializer)
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (datetime(2026, 11, 25, 10, 0, 0, 7, UTC), '"2026-11-25T10:00:00.000007+00:00"'),
+        (date(2026, 11, 25), '"2026-11-25"'),
+        (time(10), '"10:00:00"'),
+        (Decimal("1.10"), '"1.10"'),
+        (UUID(int=7), '"00000000-0000-0000-0000-000000000007"'),
+        (Price(Decimal(3), date(2026, 1, 2)), '{"amount":"3","since":"2026-01-02"}'),
+        ([Price(Decimal("0.5"), date(2026, 1, 2))], '[{"amount":"0.5","since":"2026-01-02"}]'),
+    ],
+)
+def test_json_takes_what_programs_have_beside_its_own_types(value, text):
+    assert find_codec("json").encode(value) == text.encode()
+
+
+@pytest.mark.parametrize("value", [Decimal("NaN"), Decimal("Infinity"), b"x", {1, 2}, Price, object()])
+def test_json_refuses_what_it_has_nothing_for(value):
+    with pytest.raises(InvalidArgumentError, match="json takes no such"):
+        find_codec("json").encode([value])
