@@ -14,7 +14,7 @@ from headrace.client.face.streams import StreamFace
 from headrace.client.forks import OfOneProcess
 from headrace.client.reader.cuts import Edge, belongs, parse_edge
 from headrace.client.reader.event_batch import Event
-from headrace.client.reader.event_columns import find_parser
+from headrace.client.reader.event_columns import OnMisfit, find_parser
 from headrace.client.reader.read_part import Time
 from headrace.client.reader.segment_inputs import OnError
 from headrace.client.reader.stream_table import (
@@ -153,8 +153,9 @@ class Stream(OfOneProcess):
         until: Time | None = None,
         last: int | None = None,
         limit: int | None = None,
-        on_error: OnError = "raise",
+        on_error: OnMisfit = "raise",
         serializer: Literal["json", "utf8"] | None = None,
+        schema: Any = None,
         max_bytes: int = TABLE_BYTES_MAX,
     ) -> Any:
         """Return the events between two cuts as a ``pyarrow.Table``, without an object per event.
@@ -173,11 +174,14 @@ class Stream(OfOneProcess):
             until: in place of ``end``, a time.
             last: in place of ``start``, the last so many events.
             limit: end after so many events.
-            on_error: of an event that is no record; see :meth:`Client.event_reader`.
+            on_error: of an event that is no record, or that ``serializer`` does not take: ``"raise"``;
+                ``"skip"`` it; or ``"null"``: if the serializer does not take it, its row has no values.
             serializer: None: bytes. ``"utf8"``: ``event`` is text. ``"json"``: in place of ``event`` there is
                 a column for each member of the events, which are objects; what a member is called like
                 replaces the other columns as well. Texts that are all dates or times, as ISO 8601 writes
                 them, become timestamps.
+            schema: of JSON, the members that are columns, with their types, as a ``pyarrow.Schema``; others
+                are left out. None: all members, of the types that they have.
             max_bytes: how many there may be, with 8 for each event; by default 1 GiB.
 
         Raises:
@@ -188,7 +192,7 @@ class Stream(OfOneProcess):
             UnsupportedError: pyarrow is not installed; it names the extra.
         """
         require("to_arrow", "arrow", "pyarrow", "numpy")
-        parse = find_parser(serializer)
+        parse = find_parser(serializer, on_error, schema)
         behind = parse_edge(end)
         if isinstance(behind, StreamCut) and behind.is_unbounded:
             raise InvalidArgumentError("a table ends somewhere: at a cut, or at the tail as it is now")
@@ -201,7 +205,7 @@ class Stream(OfOneProcess):
             until=until,
             last=last,
             limit=limit,
-            on_error=on_error,
+            on_error="skip" if on_error == "skip" else "raise",
         )
         async with opening as reader:
             table = await read_table(reader, max_bytes)
@@ -218,8 +222,9 @@ class Stream(OfOneProcess):
         until: Time | None = None,
         last: int | None = None,
         limit: int | None = None,
-        on_error: OnError = "raise",
+        on_error: OnMisfit = "raise",
         serializer: Literal["json", "utf8"] | None = None,
+        schema: Any = None,
         max_bytes: int = TABLE_BYTES_MAX,
     ) -> Any:
         """Return the events between two cuts as a ``pandas.DataFrame`` of Arrow types; see :meth:`to_arrow`.
@@ -242,6 +247,7 @@ class Stream(OfOneProcess):
             limit=limit,
             on_error=on_error,
             serializer=serializer,
+            schema=schema,
             max_bytes=max_bytes,
         )
         return await _beside_the_loop(to_pandas, table)
@@ -255,8 +261,9 @@ class Stream(OfOneProcess):
         until: Time | None = None,
         last: int | None = None,
         limit: int | None = None,
-        on_error: OnError = "raise",
+        on_error: OnMisfit = "raise",
         serializer: Literal["json", "utf8"] | None = None,
+        schema: Any = None,
         max_bytes: int = TABLE_BYTES_MAX,
     ) -> Any:
         """Return the events between two cuts as a ``polars.DataFrame``; see :meth:`to_arrow`.
@@ -279,6 +286,7 @@ class Stream(OfOneProcess):
             limit=limit,
             on_error=on_error,
             serializer=serializer,
+            schema=schema,
             max_bytes=max_bytes,
         )
         return await _beside_the_loop(to_polars, table)

@@ -12,6 +12,7 @@ from headrace.client.blocking.loop_thread import LoopThread
 from headrace.client.blocking.waits import OnLoop, like, waits
 from headrace.client.reader.cuts import Edge
 from headrace.client.reader.event_batch import Event
+from headrace.client.reader.event_columns import OnMisfit
 from headrace.client.reader.read_part import Time
 from headrace.client.reader.segment_inputs import OnError
 from headrace.client.reader.stream_table import TABLE_BYTES_MAX, require_frames, to_pandas, to_polars
@@ -108,8 +109,9 @@ class Stream(OnLoop[LoopStream]):
         until: Time | None = None,
         last: int | None = None,
         limit: int | None = None,
-        on_error: OnError = "raise",
+        on_error: OnMisfit = "raise",
         serializer: Literal["json", "utf8"] | None = None,
+        schema: Any = None,
         max_bytes: int = TABLE_BYTES_MAX,
     ) -> Any:
         require_frames("pandas")
@@ -123,6 +125,7 @@ class Stream(OnLoop[LoopStream]):
                 limit=limit,
                 on_error=on_error,
                 serializer=serializer,
+                schema=schema,
                 max_bytes=max_bytes,
             )
         )
@@ -137,8 +140,9 @@ class Stream(OnLoop[LoopStream]):
         until: Time | None = None,
         last: int | None = None,
         limit: int | None = None,
-        on_error: OnError = "raise",
+        on_error: OnMisfit = "raise",
         serializer: Literal["json", "utf8"] | None = None,
+        schema: Any = None,
         max_bytes: int = TABLE_BYTES_MAX,
     ) -> Any:
         require_frames("polars")
@@ -152,6 +156,7 @@ class Stream(OnLoop[LoopStream]):
                 limit=limit,
                 on_error=on_error,
                 serializer=serializer,
+                schema=schema,
                 max_bytes=max_bytes,
             )
         )

@@ -1,4 +1,5 @@
 import json
+from decimal import Decimal
 
 import pyarrow as pa
 import pytest
@@ -82,3 +83,59 @@ def test_what_arrow_cannot_parse_at_once_is_too_large(monkeypatch):
 def test_other_serializers_make_no_columns():
     with pytest.raises(InvalidArgumentError, match="'pickle'"):
         find_parser("pickle")
+
+
+BAD = [b"{", b"5", b""]
+SCHEMA = pa.schema([("a", pa.int64()), ("price", pa.decimal128(9, 2)), ("at", pa.timestamp("ms", "UTC"))])
+
+
+@pytest.mark.parametrize("pieces", [[[*GOOD, *BAD]], [BAD, GOOD], [BAD]])
+def test_what_the_serializer_does_not_take_is_left_out_or_a_row_without_values(pieces):
+    table = table_of(*pieces)
+    is_good = [event in GOOD for event in table["event"].to_pylist()]
+    rows = find_parser("json", "null")(table, "s/t").to_pylist()
+    assert [row["offset"] for row in rows] == table["offset"].to_pylist()
+    assert [any(row.get(name) for name in "abc") for row in rows] == is_good
+    rows = find_parser("json", "skip")(table, "s/t").to_pylist()
+    assert [row["offset"] for row in rows] == table.filter(pa.array(is_good))["offset"].to_pylist()
+
+
+def test_what_is_no_text_is_left_out_or_null():
+    table = table_of([b"a", b"\xff", b"c"])
+    assert find_parser("utf8", "null")(table, "s/t")["event"].to_pylist() == ["a", None, "c"]
+    assert find_parser("utf8", "skip")(table, "s/t")["offset"].to_pylist() == [0, 20]
+
+
+def test_a_schema_says_which_members_are_columns_and_of_which_types():
+    events = [b'{"a":1,"price":"1.10","at":"2026-01-02T03:04:05Z","more":[]}', b"{}"]
+    found = find_parser("json", schema=SCHEMA)(table_of(events), "s/t")
+    assert found.schema.names == ["a", "price", "at", "segment_id", "offset"]
+    assert [field.type for field in found.schema][:3] == SCHEMA.types
+    assert found["price"].to_pylist() == [Decimal("1.10"), None]
+    assert find_parser("json", schema=SCHEMA)(table_of(), "s/t").schema == found.schema
+
+
+def test_an_event_that_is_not_what_the_schema_says_is_named_left_out_or_null():
+    table = table_of([b'{"a":%d}' % n if n % 7 else b'{"a":"x"}' for n in range(1, 30)] + [b"{"])
+    with pytest.raises(EventNotDecodedError, match="event at 290"):  # what is no JSON comes first
+        find_parser("json", schema=SCHEMA)(table, "s/t")
+    with pytest.raises(EventNotDecodedError, match=r"event at 60 .* is not what the schema says"):
+        find_parser("json", schema=SCHEMA)(table.slice(0, 29), "s/t")
+    expected = [n if n % 7 else None for n in range(1, 30)]
+    assert find_parser("json", "null", SCHEMA)(table, "s/t")["a"].to_pylist() == [*expected, None]
+    assert find_parser("json", "skip", SCHEMA)(table, "s/t")["a"].to_pylist() == [n for n in expected if n]
+
+
+def test_members_of_two_types_are_no_column_whatever_is_left_out():
+    table = table_of([b'{"a":1}', b'{"a":"x"}'])
+    for on_misfit in ("raise", "skip", "null"):
+        with pytest.raises(InvalidArgumentError, match="do not fit into columns"):
+            find_parser("json", on_misfit)(table, "s/t")
+
+
+def test_a_schema_is_for_json_and_a_misfit_is_one_of_three():
+    for arguments in (("utf8", "raise", SCHEMA), (None, "raise", SCHEMA), ("json", "raise", {"a": int})):
+        with pytest.raises(InvalidArgumentError, match="schema"):
+            find_parser(*arguments)
+    with pytest.raises(InvalidArgumentError, match="on_error"):
+        find_parser("json", "drop")
