@@ -1,9 +1,14 @@
 """Verbs of scripts and curious people, against a real server: last events, lists, updates, waits, a bench."""
 
+import io
 import json
 import sys
 import threading
+from datetime import date
 
+import pyarrow as pa
+import pyarrow.csv as pc
+import pyarrow.parquet as pq
 import pytest
 
 from headrace.cli.main import main
@@ -206,6 +211,51 @@ def test_the_last_records_are_in_the_order_of_their_times_whatever_follows(run, 
     assert run(*last, "--limit", "3")[1] == "c;b;"
     assert run(*last)[1] == "c;b;"
     assert run("event", "read", "demo/late", "--format", "%e;")[1] == "a;b;c;"
+
+
+def read_bytes(capfdbinary, server, *words):
+    assert main(["event", "read", *words, "--uri", server.uri]) == 0
+    sys.stdout.flush()
+    return capfdbinary.readouterr().out
+
+
+def test_a_stream_is_a_table_of_csv_or_parquet(run, server, client, capfdbinary):
+    client.create_stream("demo/rows", records=True)
+    rows = [{"n": 1, "name": "Ada, B.", "tags": ["x", "y"]}, {"n": 2, "name": None}, {"n": 3, "name": "ü"}]
+    client.write("demo/rows", rows, key="k", time=7, headers={"h": "1"}, serializer="json")
+    text = read_bytes(capfdbinary, server, "demo/rows", "--as", "csv", "--limit", "2").decode()
+    head, first, second = text.splitlines()
+    assert head == '"n","name","tags","time","key","headers","segment_id","offset"'
+    assert first.startswith('1,"Ada, B.","[""x"", ""y""]",1970-01-01 00:00:00.007Z,"k","{""h"": ""1""}",0,0')
+    assert second.startswith("2,,")
+    data = read_bytes(capfdbinary, server, "demo/rows", "--as", "parquet")
+    assert pq.read_table(io.BytesIO(data))["name"].to_pylist() == ["Ada, B.", None, "ü"]
+    for more in ("--json", "--follow", "--position"):
+        assert run("event", "read", "demo/rows", "--as", "csv", more)[0] == 2
+
+
+@pytest.mark.parametrize("form", ["csv", "parquet"])
+def test_rows_of_a_file_become_events(run, client, tmp_path, form):
+    table = pa.table({"customer": ["a", "b", "a"], "cents": [1, 2, None], "on": [date(2026, 1, 2)] * 3})
+    file = tmp_path / "orders"
+    (pc.write_csv if form == "csv" else pq.write_table)(table, file)
+    client.create_stream(f"demo/{form}", records=True)
+    words = ("event", "write", f"demo/{form}", "--input", form, "--file", str(file), "--key-field")
+    assert answer(run(*words, "customer", "--json"))["events"] == 3
+    assert [(event.data.decode(), event.key) for event in client.read(f"demo/{form}")] == [
+        ('{"customer":"a","cents":1,"on":"2026-01-02"}', b"a"),
+        ('{"customer":"b","cents":2,"on":"2026-01-02"}', b"b"),
+        ('{"customer":"a","on":"2026-01-02"}', b"a"),
+    ]
+    code, _, err = run(*words, "cents")
+    assert code == 2
+    assert "row 3 has no value of 'cents': 2 events were written before" in err
+    assert "no column 'x' among customer, cents, on: nothing was written" in run(*words, "x")[2]
+    assert "nothing was written" in run(*words, "cents", "--atomic")[2]
+    file.write_bytes(b"")
+    assert f"is no {form} behind row 0" in run(*words, "cents")[2]
+    assert run("event", "write", f"demo/{form}", "word", "--input", form)[0] == 2
+    assert run(*words, "cents", "--on-error", "skip")[0] == 2
 
 
 def test_lines_of_a_file_are_written_with_a_field_as_their_key(run, client, tmp_path):

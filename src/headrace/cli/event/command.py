@@ -27,19 +27,25 @@ def _declare_write(event: Noun) -> None:
         headrace event write demo/orders --key-separator : --atomic < events.txt
         headrace event write demo/orders --file orders.jsonl --key-field customer
         headrace event read demo/orders --json | headrace event write demo/copy --input json
+        headrace event write demo/orders --input csv --file orders.csv --key-field customer
         """,
         STREAM,
         argument("events", "EVENT", "instead of lines", nargs=-1),
         option("--file", metavar="PATH", default="-", help="lines of a file; -: of standard input (default)"),
         option("-k", "--key", metavar="KEY", help="routing key of all events: they keep their order"),
         option("--key-separator", metavar="TEXT", help="what stands before it is the routing key"),
-        option("--key-field", metavar="NAME", help="lines are JSON objects, this field has the routing key"),
+        option(
+            "--key-field",
+            metavar="NAME",
+            help="lines are JSON objects, this field has the routing key; or the column that has it",
+        ),
         option(
             *("--input", "input_format"),
-            type=click.Choice(["lines", "json"]),
+            type=click.Choice(["lines", "json", "csv", "parquet"]),
             default="lines",
             help="lines: all bytes but the newline; json: objects with event or event_base64, perhaps "
-            "key, time and headers, as 'event read --json' prints them",
+            "key, time and headers, as 'event read --json' prints them; csv, parquet: a row is an event, "
+            "an object of JSON",
         ),
         flag("--atomic", help="all events or none, in one transaction"),
         option(
@@ -64,6 +70,7 @@ def _declare_read(event: Noun) -> None:
         headrace event read demo/orders --since 1h
         headrace event read demo/orders --since 2h --until 1h
         headrace event read demo/orders --limit 10 --json
+        headrace event read demo/orders --as parquet > orders.parquet
         headrace event read demo/orders --last 10 --format '%s %o %e\\n'
         headrace event read demo/orders --group etl --limit 100
         headrace event read demo/records --last 10 --format '%t %k %e\\n'
@@ -105,6 +112,11 @@ def _declare_read(event: Noun) -> None:
             default="stop",
             help="what follows from a plain event in a stream with records (default: stop)",
         ),
+        option(
+            *("--as", "table_format"),
+            type=click.Choice(["csv", "parquet"]),
+            help="one table on standard output, whose columns are the members of events of JSON",
+        ),
         flag("--position", help="print on stderr the cut to continue from"),
         *CONNECTION,
         apart=[
@@ -112,5 +124,9 @@ def _declare_read(event: Noun) -> None:
             ("end", "until", "follow", "group"),
             ("group", "last"),
             ("group", "position"),
+            ("table_format", "follow"),
+            ("table_format", "group"),
+            ("table_format", "template"),
+            ("table_format", "position"),
         ],
     )

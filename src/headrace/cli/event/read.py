@@ -43,6 +43,7 @@ def read_events(
     limit: int | None,
     template: str | None,
     on_error: str,
+    table_format: str | None,
     position: bool,
     connection: Connection,
     as_json: bool,
@@ -50,7 +51,7 @@ def read_events(
     """Print events; ``start`` and ``end`` are ``head``, ``tail`` or cuts, ``since`` and ``until`` are times.
 
     ``last``: so many events in front of the tail. ``group``: as one of its readers. ``template``: how an
-    event is printed. ``on_error``: ``stop`` or ``skip``.
+    event is printed. ``on_error``: ``stop`` or ``skip``. ``table_format``: all at once, as such a file.
     """
     scope, stream = scoped(stream)
     if limit is not None and limit < 1:
@@ -79,6 +80,11 @@ def read_events(
             member.handled()  # it is printed
         return
     part: dict[str, Any] = {"since": since, "until": until, "last": last, "limit": limit}
+    if table_format is not None:
+        if as_json:
+            raise InvalidArgumentError("--as and --json exclude each other")
+        _print_table(connection, scope, stream, table_format, on_error, start=start, end=end, **part)
+        return
     with connection.connect() as client:
         open_reader = partial(client.event_reader, scope, stream, on_error=wanted)
         tags = frozenset[str]() if last is None else client.stream_configuration(scope, stream).tags
@@ -99,6 +105,22 @@ def read_events(
             finally:
                 if position:
                     progress(reader.position().as_text())
+
+
+def _print_table(
+    connection: Connection, scope: str, stream: str, form: str, on_error: str, **part: Any
+) -> None:
+    from headrace.cli.event.tables import check_table_libraries, write_table
+
+    if form == "parquet" and sys.stdout.isatty():
+        raise InvalidArgumentError("a Parquet file is no text for a terminal: add > FILE")
+    check_table_libraries(form)
+    with connection.connect() as client:
+        table = client.stream(scope, stream).to_arrow(
+            serializer="json", on_error="skip" if on_error == "skip" else "raise", **part
+        )
+    write_table(table, form, sys.stdout.buffer)
+    sys.stdout.buffer.flush()
 
 
 def in_order_of_time(reader: Iterable[Event]) -> list[Event]:

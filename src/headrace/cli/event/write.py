@@ -19,6 +19,7 @@ from headrace.cli.event.given_events import (
     keyed_events,
     plain_events,
 )
+from headrace.cli.event.tables import TABLE_FORMATS, check_table_libraries, given_rows
 from headrace.cli.output import counted, finished, print_json, printable, progress
 from headrace.cli.progress import Progress
 from headrace.cli.servers import Connection, scoped
@@ -61,17 +62,30 @@ def write_events(
     connection: Connection,
     as_json: bool,
 ) -> None:
-    """Write what was given; ``input_format`` is ``lines`` or ``json``, ``on_error`` ``stop`` or ``skip``.
+    """Write what was given; ``input_format`` is ``lines``, ``json``, ``csv`` or ``parquet``.
 
-    ``file`` has the lines, unless ``events`` were given; "-" is standard input.
+    ``on_error`` is ``stop`` or ``skip``. ``file`` has the lines, unless ``events`` were given; "-" is
+    standard input.
     """
     scope, stream = scoped(stream)
     if events and file != _STDIN:
         raise InvalidArgumentError("events are given as words or as lines of --file, not both")
     tally = _Tally()
+    is_table = input_format in TABLE_FORMATS
+    if is_table:
+        check_table_libraries(input_format)
+        if events or key_separator is not None or on_error == "skip":
+            raise InvalidArgumentError(
+                f"--input {input_format} is a file: without words, --key-separator and --on-error skip"
+            )
     parse = _parser_of(key, key_separator, key_field, is_json=input_format == "json")
     with _opened(file) as (lines, size):
-        usable = _usable_events(events, lines, parse, tally, skips=on_error == "skip", atomic=atomic)
+        if is_table:
+            of_all = None if key is None else key_of(os.fsencode(key))
+            rows = given_rows(file, lines, input_format, key_field, of_all)
+            usable, size = _with_outcome(rows, tally, atomic=atomic), 0
+        else:
+            usable = _usable_events(events, lines, parse, tally, skips=on_error == "skip", atomic=atomic)
         if events:
             usable = iter(list(usable))  # one that is no event is refused before any other is written
         quiet = as_json or bool(events) or (not size and sys.stdin.isatty())
@@ -173,6 +187,14 @@ def _usable_events(
             yield event
         else:
             tally.empty += 1  # the protocol has no empty events
+
+
+def _with_outcome(rows: Iterator[GivenEvent], tally: _Tally, *, atomic: bool) -> Iterator[GivenEvent]:
+    """Yield rows; an error says what was written in front of it."""
+    try:
+        yield from rows
+    except InvalidArgumentError as error:
+        raise InvalidArgumentError(f"{error}: {_outcome(0 if atomic else tally.events)}") from None
 
 
 def _outcome(written: int) -> str:
