@@ -11,7 +11,7 @@ PRODUCT = SRC / "headrace"
 ROOMS = {
     ".": (750, "errors, limits, the names that users import"),
     "btree": (1_550, "pages, reads, updates and compaction of a tree"),
-    "cli": (9_500, "nouns and verbs, their help and tables"),
+    "cli": (9_800, "nouns and verbs, their help and tables"),
     "client": (23_500, "every call of the library, with and without a loop"),
     "client/.": (2_600, "what its rooms share: configuration, services, forks"),
     "client/blocking": (2_790, "each call once more, for threads"),
