@@ -19,7 +19,7 @@ ROOMS = {
     "client/control": (1_850, "calls to the controller"),
     "client/face": (1_320, "the classes that users hold"),
     "client/framing": (490, "events in bytes, and back"),
-    "client/groups": (2_520, "readers that share streams: states, updates, who reads what"),
+    "client/groups": (2_560, "readers that share streams: states, updates, who reads what"),
     "client/reader": (3_520, "readers of events, bytes, columns, cuts"),
     "client/records": (900, "the envelope of records, one by one and in columns"),
     "client/revisions": (760, "states that are shared, and streams of revisions"),

@@ -1,4 +1,5 @@
-"""The writers of a client that were not closed, and changes in flight: what the end of a client waits for.
+"""What the end of a client waits for: its writers and readers of groups that were not closed, and changes in
+flight.
 
 A client that is closed closes its writers first: what they took is durable then, or the client says of which
 stream how much is not. A loop that ends before its client was closed (that of ``asyncio.run``, or that of a

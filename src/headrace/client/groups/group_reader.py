@@ -376,10 +376,33 @@ class GroupReader(SegmentInputs):
         if self._is_closed:
             return
         positions = self.positions()
-        self._close_inputs()
-        self._unwatch()
+        self._stop()
         with suppress(NoSuchReaderGroupError):  # then there is nothing to leave
             await self._group.update(lambda state: proposals.leave(state, self.name, positions))
+
+    def _stop(self) -> None:
+        self._close_inputs()
+        self._unwatch()
+        self._services.open_writers.forget(self)
+
+    # A client that is closed closes its readers of groups, too: they leave, and others need not wait for it.
+
+    unit = "events"
+    lost = 0
+
+    @property
+    def place(self) -> str:
+        """The group, as it may be told at the end of a client."""
+        return self._group.full_name
+
+    async def finish(self) -> None:
+        """As :meth:`close`."""
+        await self.close()
+
+    def abandon(self, error: HeadraceError) -> None:
+        """Read no more, without leaving the group."""
+        self._failure = self._failure or error
+        self._stop()
 
     async def __aenter__(self) -> Self:
         return self

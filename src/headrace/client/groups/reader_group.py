@@ -168,7 +168,7 @@ class ReaderGroup(OfOneProcess):
             on_error,
         )
         await reader.join()
-        return reader
+        return self._services.open_writers.add(reader)
 
     # ------------------------------------------------------------------------------ checkpoints, cuts
 

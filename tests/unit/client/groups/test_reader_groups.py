@@ -118,6 +118,19 @@ async def test_readers_share_segments_and_each_event_is_handled_once(system, cli
         assert set(consumers.handled.values()) == {1}, "the other one has left, and its segments are read on"
 
 
+async def test_a_client_that_is_closed_takes_its_readers_out_of_their_groups(system, client):
+    system.controller.create("s", "t", 1)
+    await write(client, 0, 10)
+    group = await make(client)
+    async with connect(system.uri) as other:
+        reader = await (await other.reader_group("s/t", group="g")).reader("one")
+        assert await anext(reader)
+        assert [each.name for each in await group.readers()] == ["one.py"]
+    assert await group.readers() == []
+    async with group.reader() as next_one:
+        assert (await anext(next_one)).data == events(0, 1)[0], "it was not handled"
+
+
 async def test_a_stream_scales_under_a_group_and_keys_stay_in_order(system, client, consumers):
     system.controller.create("s", "t", 2)
     group = await make(client)
