@@ -46,6 +46,7 @@ __all__ = [
     "KeyValueTable",
     "KeyValueTableConfiguration",
     "MarkedSegment",
+    "NamedWriter",
     "Put",
     "ReaderConfig",
     "ReaderGroup",

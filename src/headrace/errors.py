@@ -320,6 +320,19 @@ class ReaderOfflineError(PreconditionError):
     """The reader is no longer one of its group, and reads no more: another one goes on with what it had."""
 
 
+class WriterReplacedError(RequestError):
+    """Another process writes under the name of this writer, which takes nothing more."""
+
+    def __init__(self, name: str, segment: str, number: int) -> None:
+        super().__init__(
+            f"another process writes as {name!r}: {segment} has its event {number}. Let one process at a "
+            "time use a name"
+        )
+        self.name = name
+        self.segment = segment
+        self.number = number
+
+
 # ------------------------------------------------------------------------------------------ protocol
 
 

@@ -34,6 +34,7 @@ from headrace.client.tables.versions import TableVersion, VersionedEntry, Versio
 from headrace.client.writer.ack import Ack
 from headrace.client.writer.byte_writer import ByteWriter
 from headrace.client.writer.event_writer import EventWriter
+from headrace.client.writer.named_writer import NamedWriter
 from headrace.client.writer.txn_writer import Transaction, TxnWriter
 from headrace.model.key_space import KeyRange
 from headrace.model.key_value_table import KeyValueTableConfiguration
@@ -63,6 +64,7 @@ __all__ = [
     "GroupReader",
     "KeyRange",
     "MarkedSegment",
+    "NamedWriter",
     "ReaderConfig",
     "ReaderGroup",
     "ReaderGroupConfig",
@@ -107,5 +109,5 @@ __all__ = [
 
 make_public(Client, Stream, EventReader, SegmentRangeReader, TimeWindows, TxnWriter, KeyValueTable)
 make_public(ByteReader, ByteWriter, RevisionedStream, Synchronizer, Revision, ReaderGroup, GroupReader)
-make_public(EventWriter, Transaction, but=("write", "drain"))
+make_public(EventWriter, NamedWriter, Transaction, but=("write", "drain"))
 make_public(ClientConfig, ReaderConfig, WriterConfig, also=("__init__",))

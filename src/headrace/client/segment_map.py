@@ -128,6 +128,10 @@ class SegmentMap:
         """Return every segment once, in the order of their ids."""
         return sorted(self._ranges)
 
+    def range_of(self, segment_id: int) -> KeyRange:
+        """Return the part of the key space that a segment was created with."""
+        return self._ranges[segment_id]
+
     def replace(self, sealed: int, successors: Sequence[Successor]) -> None:
         """Give the part of the key space that ``sealed`` has to those of ``successors`` that continue it.
 

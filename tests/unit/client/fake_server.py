@@ -92,6 +92,7 @@ class FakeStore:
         """Says with which error code a token is refused; None: it is not."""
         self._server: asyncio.Server | None = None
         self._writers: set[asyncio.StreamWriter] = set()
+        self._frozen: dict[asyncio.StreamWriter, asyncio.Event] = {}
         self._tasks: set[asyncio.Task] = set()
 
     async def start(self, port: int = 0, tls: ssl.SSLContext | None = None) -> None:
@@ -111,6 +112,13 @@ class FakeStore:
         for writer in list(self._writers):
             writer.transport.abort()
 
+    def freeze(self) -> asyncio.Event:
+        """Look at what comes over present connections only when the event is set, even if they are lost."""
+        thaw = asyncio.Event()
+        for writer in self._writers:
+            self._frozen.setdefault(writer, thaw)
+        return thaw
+
     async def stored(self, size: int) -> None:
         """Wait until the first segment has at least ``size`` bytes."""
         segment = next(iter(self.segments.values()))
@@ -125,6 +133,8 @@ class FakeStore:
         tasks = set()
         try:
             while data := await reader.read(1 << 16):
+                if (thaw := self._frozen.get(writer)) is not None:
+                    await thaw.wait()
                 decoder.feed(data)
                 replies = []
                 while (command := decoder.next_command()) is not None:
@@ -192,8 +202,7 @@ class FakeStore:
             case c.ConditionalAppend():
                 writer.write(encode(self._append_if(command, session)))
             case c.GetSegmentAttribute():
-                value = self.segments[command.segment].attributes.get(command.attribute_id, INT64_MIN)
-                writer.write(encode(c.SegmentAttribute(command.request_id, value)))
+                writer.write(encode(self._attribute(command)))
             case c.UpdateSegmentAttribute():
                 attributes = self.segments[command.segment].attributes
                 fits = attributes.get(command.attribute_id, INT64_MIN) == command.expected_value
@@ -290,6 +299,13 @@ class FakeStore:
         return c.DataAppended(
             command.writer_id, command.event_number, last, command.request_id, len(segment.data)
         )
+
+    def _attribute(self, command):
+        segment = self.segments.get(command.segment)
+        if segment is None:
+            return c.NoSuchSegment(command.request_id, command.segment)
+        value = (segment.attributes | segment.writers).get(command.attribute_id, INT64_MIN)
+        return c.SegmentAttribute(command.request_id, value)
 
     async def _read(self, command, writer):
         while True:

@@ -61,6 +61,7 @@ from headrace.client.blocking.acks import Ack
 from headrace.client.blocking.byte_streams import ByteReader, ByteWriter
 from headrace.client.blocking.client import Client, connect
 from headrace.client.blocking.event_times import EventWriter, TimeWindows
+from headrace.client.blocking.named_writer import NamedWriter
 from headrace.client.blocking.reader_groups import GroupReader, ReaderGroup
 from headrace.client.blocking.readers import EventReader, SegmentRangeReader
 from headrace.client.blocking.revisions import RevisionedStream, Synchronizer
@@ -119,6 +120,7 @@ __all__ = [
     "KeyValueTable",
     "KeyValueTableConfiguration",
     "MarkedSegment",
+    "NamedWriter",
     "Put",
     "ReaderConfig",
     "ReaderGroup",
@@ -167,4 +169,4 @@ make_public(
     ByteReader,
     but=("next_batch", "read_all", "readinto", "readall"),
 )
-make_public(EventWriter, Transaction, but=("write",))
+make_public(EventWriter, NamedWriter, Transaction, but=("write",))

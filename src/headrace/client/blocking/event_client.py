@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from headrace.client.blocking.event_times import EventWriter, TimeWindows
+from headrace.client.blocking.event_times import TimeWindows
+from headrace.client.blocking.named_writer import writer_for_threads
 from headrace.client.blocking.process_client import ProcessClient
 from headrace.client.blocking.read_loop import ReadLoop
 from headrace.client.blocking.readers import EventReader
@@ -28,7 +29,7 @@ from headrace.client.writer.given_events import GivenKey, batches_of
 class EventClient(ProcessClient):
     """The calls of a client about events."""
 
-    event_writer = opens(LoopClient.event_writer, EventWriter)
+    event_writer = opens(LoopClient.event_writer, writer_for_threads, "EventWriter")
     event_reader = opens(LoopClient.event_reader, EventReader)
     txn_writer = makes(LoopClient.txn_writer, TxnWriter)
     watermarks = iterates(LoopClient.watermarks)

@@ -25,6 +25,11 @@ class EventWriter(Writer):
         """Under which times are noted."""
         return self._event_writer.writer_id
 
+    @property
+    def durable_number(self) -> int | None:
+        """Of a writer with a name: events up to this number are durable. None: no number is known."""
+        return None
+
     def note_time(self, time: datetime | int) -> None:
         """Make every event durable, then say: those are not younger than ``time``, later ones not older.
 

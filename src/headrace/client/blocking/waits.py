@@ -101,17 +101,22 @@ def iterates(method: Any) -> Any:
 
 
 @overload
-def opens(method: Named[X, P, Opening[C]], face: Callable[[C, LoopThread], T]) -> Named[OnLoop[X], P, T]: ...
+def opens(
+    method: Named[X, P, Opening[C]], face: Callable[[C, LoopThread], T], name: str = ""
+) -> Named[OnLoop[X], P, T]: ...
 
 
 @overload
 def opens(
-    method: Callable[Concatenate[X, P], Opening[C]], face: Callable[[C, LoopThread], T]
+    method: Callable[Concatenate[X, P], Opening[C]], face: Callable[[C, LoopThread], T], name: str = ""
 ) -> Callable[Concatenate[OnLoop[X], P], T]: ...
 
 
-def opens(method: Any, face: Callable[[Any, LoopThread], Any]) -> Any:
-    """Return the method that waits until something is open, and returns its ``face`` for threads."""
+def opens(method: Any, face: Callable[[Any, LoopThread], Any], name: str = "") -> Any:
+    """Return the method that waits until something is open, and returns its ``face`` for threads.
+
+    ``name`` is that of its type, unless ``face`` is the type.
+    """
 
     def call(self: OnLoop[Any], *args: Any, **kwargs: Any) -> Any:
         thread, twin = self._start()
@@ -121,7 +126,7 @@ def opens(method: Any, face: Callable[[Any, LoopThread], Any]) -> Any:
 
         return thread.run(opened())
 
-    return _like(method, call, face.__name__)
+    return _like(method, call, name or face.__name__)
 
 
 def makes(method: Named[X, P, M], face: Callable[[M, LoopThread], T]) -> Named[OnLoop[X], P, T]:

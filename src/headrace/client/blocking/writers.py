@@ -25,6 +25,7 @@ from headrace.client.writer.routed_writer import (
     MANY_BYTES_MAX,
     RoutedWriter,
     WriterStatistics,
+    refuse_number,
 )
 from headrace.client.writer.routing import check_key
 from headrace.errors import ClosedError, EventTooLargeError, HeadraceError
@@ -86,6 +87,7 @@ class Writer(OfOneProcess):
         *,
         time: Time | None = None,
         headers: Headers | None = None,
+        number: int | None = None,
     ) -> Ack:
         """Take one event. Events of one key written by one thread keep their order.
 
@@ -97,6 +99,7 @@ class Writer(OfOneProcess):
             time: of a record, that is of an event of a stream with ``records=True``: a ``datetime`` with a
                 zone, or ms since 1970; None: now.
             headers: of a record, names with bytes or text.
+            number: of the event, for a writer with a name; see :class:`NamedWriter`.
 
         Returns:
             What stands for the batch the event is in: ``wait()`` for it to know that the event is durable.
@@ -107,6 +110,8 @@ class Writer(OfOneProcess):
             HeadraceError: why the writer failed earlier.
         """
         try:
+            if number is not None:
+                refuse_number()
             if key is not None and type(key) is not str:
                 check_key(key)
             if type(event) is not self._plain or time is not None or headers is not None:
@@ -139,7 +144,9 @@ class Writer(OfOneProcess):
             failure = outward(error)
         raise failure
 
-    def write_many(self, events: Any, keys: Any = None, *, times: Any = None, headers: Any = None) -> Ack:
+    def write_many(
+        self, events: Any, keys: Any = None, *, times: Any = None, headers: Any = None, numbers: Any = None
+    ) -> Ack:
         """Take many events without an object per event; see :meth:`EventWriter.write_many`.
 
         Framing and routing happen on the loop's thread. The caller may change its lists at once.
@@ -149,11 +156,21 @@ class Writer(OfOneProcess):
                 number; no event was taken.
             HeadraceError: why the writer failed earlier.
         """
+        if numbers is not None:
+            refuse_number()
         given = self._form.many(events, keys, times, headers)
         own, own_keys, size_bytes = own_batch(given, keys)
         return self._hand_over_call(lambda: self._writer.write_many(own, own_keys), len(own), size_bytes)
 
-    def write_atomic(self, events: Sequence[Any], key: str, *, times: Any = None, headers: Any = None) -> Ack:
+    def write_atomic(
+        self,
+        events: Sequence[Any],
+        key: str,
+        *,
+        times: Any = None,
+        headers: Any = None,
+        number: int | None = None,
+    ) -> Ack:
         """Take several events of one key that are stored together or not at all.
 
         Times and headers are those of :meth:`write_many`.
@@ -162,13 +179,21 @@ class Writer(OfOneProcess):
             EventTooLargeError: with their headers they exceed 8 MiB.
             HeadraceError: as :meth:`write`.
         """
+        if number is not None:
+            refuse_number()
+        own, size_bytes = self._own_atomic(events, key, times, headers)
+        take = partial(self._writer.write_atomic, own, key)
+        return self._hand_over_call(take, len(own), size_bytes)
+
+    def _own_atomic(
+        self, events: Sequence[Any], key: str, times: Any, headers: Any
+    ) -> tuple[list[bytes], int]:
         check_key(key)
         own, size_bytes = own_list(list(self._form.many(events, key, times, headers))) if events else ([], 0)
         limit = EVENT_BYTES_MAX + EVENT_HEADER_BYTES
         if size_bytes > limit:
             raise EventTooLargeError(size_bytes, limit)
-        take = partial(self._writer.write_atomic, own, key)
-        return self._hand_over_call(take, len(own), size_bytes)
+        return own, size_bytes
 
     def _hand_over_call(self, take: Callable[[], on_loop.Ack], event_count: int, size_bytes: int) -> Ack:
         """Queue one call behind what was written before it."""

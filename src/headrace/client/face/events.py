@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
+from functools import partial
 from typing import Any
 
 from headrace.client.config import ReaderConfig, WriterConfig
 from headrace.client.control.writer_times import WriterTimes
 from headrace.client.face.core import ClientCore
+from headrace.client.face.durable_numbers import find_durable_numbers
 from headrace.client.iterators import Each
 from headrace.client.opening import Opening
 from headrace.client.reader.cuts import Edge, last_of
@@ -29,6 +31,8 @@ from headrace.client.segment_map import SegmentMap
 from headrace.client.serializers import Codec, Serializer, find_codec
 from headrace.client.writer.event_writer import EventWriter
 from headrace.client.writer.given_events import GivenKey, batches_of
+from headrace.client.writer.named_writer import NamedWriter
+from headrace.client.writer.numbers import check_name
 from headrace.client.writer.txn_writer import TxnWriter
 from headrace.errors import StreamSealedError
 from headrace.model.watermark import Watermark
@@ -45,6 +49,7 @@ class EventFace(ClientCore):
         stream: str,
         config: WriterConfig | None = None,
         *,
+        name: str | None = None,
         writer_id: str | None = None,
         serializer: Serializer | str | None = None,
     ) -> Opening[EventWriter]:
@@ -57,7 +62,10 @@ class EventFace(ClientCore):
             scope: of the stream.
             stream: its name.
             config: instead of the client's.
-            writer_id: under which times are noted; a random one if not given.
+            name: of a writer that outlives its process: its events have numbers, and one that is given again
+                under its number is not stored again, as long as the stream retains the segments of the last
+                writes. One process at a time uses a name. See :class:`NamedWriter`.
+            writer_id: under which times are noted; by default the name, or a random one.
             serializer: what turns events into bytes: ``"json"``, ``"utf8"``, or an object with ``dumps`` and
                 ``loads``. None: events are bytes or text.
 
@@ -66,27 +74,43 @@ class EventFace(ClientCore):
             StreamSealedError: it is sealed.
         """
         codec = find_codec(serializer)
-        return Opening(self._open_writer(scope, stream, config or self.config.writer, writer_id, codec))
+        if name is not None:
+            check_name(name)
+        config = config or self.config.writer
+        return Opening(self._open_writer(scope, stream, config, name, writer_id, codec))
 
     async def _open_writer(
-        self, scope: str, stream: str, config: WriterConfig, writer_id: str | None, codec: Codec | None
+        self,
+        scope: str,
+        stream: str,
+        config: WriterConfig,
+        name: str | None,
+        writer_id: str | None,
+        codec: Codec | None,
     ) -> EventWriter:
-        segments = await self._services.segments.current(scope, stream)
+        services = self._services
+        segments = await services.segments.current(scope, stream)
         if not segments:
             raise StreamSealedError(f"stream {scope}/{stream} is sealed")
         form = await self._form_of(scope, stream, codec)
-        writer = EventWriter(
+        made = SegmentMap(segments)
+        make: Callable[..., EventWriter] = EventWriter
+        if name is not None:
+            durable = await find_durable_numbers(self._cuts, services, self._calls, scope, stream, made, name)
+            make = partial(NamedWriter, name=name, durable=durable)
+        times = WriterTimes(self._controller)
+        writer = make(
             scope,
             stream,
-            self._services,
+            services,
             config,
-            SegmentMap(segments),
+            made,
             calls=self._calls,
-            times=WriterTimes(self._controller),
-            writer_id=writer_id,
+            times=times,
+            writer_id=writer_id or name,
             form=form,
         )
-        return self._services.open_writers.add(writer)
+        return services.open_writers.add(writer)
 
     async def _form_of(self, scope: str, stream: str, codec: Codec | None) -> EventForm:
         """Return how events of a stream are written."""

@@ -66,6 +66,11 @@ class EventWriter(RoutedWriter):
         """Of segments to which an earlier writer of this id may have written."""
         self._has_noted = False
 
+    @property
+    def durable_number(self) -> int | None:
+        """Of a writer with a name: events up to this number are durable. None: no number is known."""
+        return None
+
     async def note_time(self, time: datetime | int) -> None:
         """Make every event durable, then say: those are not younger than ``time``, later ones not older.
 

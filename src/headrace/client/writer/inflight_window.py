@@ -182,12 +182,16 @@ class InflightWindow:
                 f"the server acknowledged event {self.acknowledged_number} and now has {last_number}"
             )
         done = self._pop_acknowledged(last_number) if last_number > self.acknowledged_number else []
+        self._queue_again()
+        return done
+
+    def _queue_again(self) -> None:
+        """What was sent counts as not sent."""
         self.on_refused()
         self._unsent.extendleft(reversed(self._sent))
         self._sent.clear()
         self.bytes_unsent += self.bytes_sent
         self.bytes_sent = 0
-        return done
 
     def on_refused(self) -> None:
         """The server said, or is known, not to have what is left: nothing of it is in doubt."""

@@ -14,7 +14,7 @@ from abc import abstractmethod
 from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 from headrace.client.config import WriterConfig
 from headrace.client.description import described, writer_state
@@ -55,6 +55,13 @@ from headrace.model.key_space import key_position
 
 MANY_BYTES_MAX: Final = 512 * MIB
 """What one ``write_many`` may bring along. Larger ones are cut by the caller."""
+
+
+def refuse_number() -> NoReturn:
+    """A writer without a name was given the number of an event. Raises InvalidArgumentError."""
+    raise InvalidArgumentError(
+        "a number is for a writer that outlives its process: open it with a name, as in name='etl-7'"
+    )
 
 
 @dataclass(slots=True)
@@ -129,6 +136,7 @@ class RoutedWriter(ClosableWriter):
         *,
         time: Time | None = None,
         headers: Headers | None = None,
+        number: int | None = None,
     ) -> Ack:
         """Take one event. Events of one key keep their order.
 
@@ -140,6 +148,7 @@ class RoutedWriter(ClosableWriter):
             time: of a record, that is of an event of a stream with ``records=True``: a ``datetime`` with a
                 zone, or ms since 1970; None: now.
             headers: of a record, names with bytes or text.
+            number: of the event, for a writer with a name; see :class:`NamedWriter`.
 
         Returns:
             What stands for the block the event is in: await it to know that the event is durable.
@@ -151,8 +160,8 @@ class RoutedWriter(ClosableWriter):
             StreamSealedError: the stream takes no more events.
             HeadraceError: why the writer failed earlier.
         """
-        if self._unacknowledged_bytes >= self._limit_bytes:
-            self._refuse()
+        if self._unacknowledged_bytes >= self._limit_bytes or number is not None:
+            self._refuse(number)
         if key is not None and type(key) is not str:
             check_key(key)
         if type(event) is not self._plain or time is not None or headers is not None:
@@ -189,7 +198,15 @@ class RoutedWriter(ClosableWriter):
             self._only_output = output
         return output
 
-    def write_atomic(self, events: Sequence[Any], key: str, *, times: Any = None, headers: Any = None) -> Ack:
+    def write_atomic(
+        self,
+        events: Sequence[Any],
+        key: str,
+        *,
+        times: Any = None,
+        headers: Any = None,
+        number: int | None = None,
+    ) -> Ack:
         """Take several events of one key that are stored together or not at all, next to each other.
 
         Times and headers are those of :meth:`write_many`.
@@ -198,7 +215,7 @@ class RoutedWriter(ClosableWriter):
             EventTooLargeError: with their headers they exceed 8 MiB.
             HeadraceError: as :meth:`write`.
         """
-        self._check_can_write()
+        self._check_can_write(number)
         check_key(key)
         if not events:
             return Ack()
@@ -212,7 +229,9 @@ class RoutedWriter(ClosableWriter):
         self._take_block(self._map.segment_at(position), block)
         return ack
 
-    def write_many(self, events: Any, keys: Any = None, *, times: Any = None, headers: Any = None) -> Ack:
+    def write_many(
+        self, events: Any, keys: Any = None, *, times: Any = None, headers: Any = None, numbers: Any = None
+    ) -> Ack:
         """Take many events without a Python object per event where possible.
 
         Args:
@@ -223,6 +242,7 @@ class RoutedWriter(ClosableWriter):
             times: of records: one for all, as in :meth:`write`; or a sequence or a ``pyarrow`` array, one per
                 event; or None: now.
             headers: of records: those of all, or a sequence with those of each.
+            numbers: of the events, for a writer with a name; see :class:`NamedWriter`.
 
         Returns:
             What stands for all of them.
@@ -234,7 +254,7 @@ class RoutedWriter(ClosableWriter):
                 no event was taken.
             HeadraceError: as :meth:`write`.
         """
-        self._check_can_write()
+        self._check_can_write(numbers)
         count = len(events)
         ack = Ack(1)  # one part of its own, so that it cannot be done before everything was taken
         if count:
@@ -339,18 +359,22 @@ class RoutedWriter(ClosableWriter):
     def _output(self, segment_id: int) -> SegmentOutput:
         output = self._outputs.get(segment_id)
         if output is None:
-            address = self._address(segment_id)
-            output = self._outputs[segment_id] = SegmentOutput(address, self._services, self._config, self)
+            output = self._outputs[segment_id] = self._new_output(self._address(segment_id))
         return output
+
+    def _new_output(self, address: SegmentAddress) -> SegmentOutput:
+        return SegmentOutput(address, self._services, self._config, self)
 
     def _address(self, segment_id: int) -> SegmentAddress:
         return SegmentAddress(self.scope, self.stream, segment_id)
 
-    def _check_can_write(self) -> None:
-        if self._unacknowledged_bytes >= self._limit_bytes:
-            self._refuse()
+    def _check_can_write(self, number: Any = None) -> None:
+        if self._unacknowledged_bytes >= self._limit_bytes or number is not None:
+            self._refuse(number)
 
-    def _refuse(self) -> None:
+    def _refuse(self, number: Any = None) -> None:
+        if number is not None:
+            refuse_number()
         if self.stopped:
             if self.face is None:
                 self.on_told()
@@ -466,11 +490,14 @@ class RoutedWriter(ClosableWriter):
 
     def _fail_blocks(self, output: SegmentOutput, error: HeadraceError) -> None:
         for block in output.take_blocks():
-            if self._error is None:
-                self._error = error
-            self._failed.append((block.event_count, block.acks))
-            self._release(block.size_bytes)
-            block.fail(error)
+            self._fail_block(block, error)
+
+    def _fail_block(self, block: Block, error: HeadraceError) -> None:
+        if self._error is None:
+            self._error = error
+        self._failed.append((block.event_count, block.acks))
+        self._release(block.size_bytes)
+        block.fail(error)
 
     def _wake_waiters(self) -> None:
         waiters, self._window_waiters = self._window_waiters, []

@@ -31,6 +31,7 @@ from headrace.client.segment_address import SegmentAddress
 from headrace.client.services import ClientServices
 from headrace.client.writer.ack import Ack, settle_parts
 from headrace.client.writer.inflight_window import Block, InflightStatistics, InflightWindow
+from headrace.client.writer.places import Places
 from headrace.errors import (
     ClosedError,
     ConnectionLostError,
@@ -39,6 +40,7 @@ from headrace.errors import (
     ProtocolError,
     RequestError,
     TokenExpiredError,
+    WriterReplacedError,
 )
 from headrace.limits import KIB
 from headrace.runtime import logs
@@ -96,8 +98,16 @@ class SegmentOutput:
     """An append flow. Used on one loop."""
 
     def __init__(
-        self, address: SegmentAddress, services: ClientServices, config: WriterConfig, owner: OutputOwner
+        self,
+        address: SegmentAddress,
+        services: ClientServices,
+        config: WriterConfig,
+        owner: OutputOwner,
+        *,
+        writer_id: bytes = b"",
+        window: InflightWindow | None = None,
     ) -> None:
+        """``writer_id`` and ``window`` are given by writers whose numbers outlive them."""
         self.address = address
         self.state = OutputState.IDLE
         self.segment_length = -1
@@ -106,8 +116,8 @@ class SegmentOutput:
         self._services = services
         self._config = config
         self._owner = owner
-        self._writer_id = services.entropy.uuid4_bytes()
-        self._window = InflightWindow()
+        self._writer_id = writer_id or services.entropy.uuid4_bytes()
+        self._window = InflightWindow() if window is None else window
         self._block_bytes_max = config.block_bytes_max
         self._reconnects = Reconnects(config.reconnect)
         self._connection: Connection | None = None
@@ -199,6 +209,12 @@ class SegmentOutput:
     def has_work(self) -> bool:
         """Something was added and is not durable."""
         return self._open_bytes > 0 or len(self._window) > 0
+
+    @property
+    def first_places(self) -> Places:
+        """Of the first block that is not durable, which may be open; None: everything is."""
+        first = next(iter(self._window), None)
+        return (self._open_places or None) if first is None else first.places
 
     # ------------------------------------------------------------------------------ for the watch
 
@@ -408,12 +424,13 @@ class SegmentOutput:
     def _on_append_setup(self, reply: AppendSetup) -> None:
         if reply.writer_id != self._writer_id:
             raise ProtocolError("a writer was set up without a request")
+        self._close_open_block()  # a number of an earlier process may be that of an event in it
         try:
             blocks = self._window.on_setup(reply.last_event_number)
             if blocks:
                 self.segment_length = -1  # this reply does not say where they are
             self._settle(blocks)
-        except CorruptionError as error:
+        except (CorruptionError, WriterReplacedError) as error:
             self.fail(error)
             return
         if self.state is OutputState.CONFIRMING:
