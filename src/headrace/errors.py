@@ -164,6 +164,28 @@ class EventNotRecordError(RequestError):
         self.offset = offset
 
 
+class LargeEventError(RequestError):
+    """An event is larger than the reader may hold (``event_bytes_max``); reading may go on behind it."""
+
+    def __init__(
+        self, segment: str, segment_id: int, offset: int, start: int, end: int, limit_bytes: int
+    ) -> None:
+        """It begins at ``offset``, and its bytes are those from ``start`` to ``end`` of the segment."""
+        length = end - start
+        super().__init__(
+            f"the event at {offset} of {segment} has {length} bytes, and the reader takes {limit_bytes} "
+            f"(event_bytes_max): raise that, or stream its bytes with read_segment_range(scope, stream, "
+            f"{segment_id}, {start}, {end})"
+        )
+        self.start = start
+        self.end = end
+        self.segment = segment
+        self.segment_id = segment_id
+        self.offset = offset
+        self.length = length
+        self.limit_bytes = limit_bytes
+
+
 class AnswerTooLargeError(InvalidArgumentError):
     """What was asked for takes more bytes than the answer may have; nothing of it is returned."""
 

@@ -503,10 +503,10 @@ async def test_commands_for_operators_are_not_served_on_this_port(raw, unchanged
     assert isinstance(await raw.ask(c.ListStorageChunks(SEGMENT, "", 1)), c.OperationUnsupported)
 
 
-async def test_an_event_above_8_mib_is_refused_by_the_client_and_one_of_8_mib_is_not(client):
+async def test_an_atomic_batch_above_8_mib_is_refused_by_the_client_and_an_event_of_8_mib_is_not(client):
     async with client.event_writer("demo", "stream") as writer:
         with pytest.raises(EventTooLargeError):
-            await writer.write(bytes(8 * MIB + 1), "key")
+            writer.write_atomic([bytes(8 * MIB), b"x"], "key")
         await writer.write(bytes(8 * MIB), "key")
 
 

@@ -234,6 +234,7 @@ PURE = {
     "client.reader.stream_walk",
     "client.writer.given_events",
     "client.writer.inflight_window",
+    "client.writer.large_block",
     "client.writer.moved_events",
     "client.writer.numbered_window",
     "client.writer.numbers",

@@ -80,6 +80,9 @@ class ReaderConfig:
     read_bytes_max: int = 960 * KIB
     """By default so much that a server reads it, with what belongs to the checksums at its ends, in 1 MiB."""
     window_bytes_max: int = 64 * MIB
+    event_bytes_max: int = 256 * MIB
+    """Of one event: what is larger is a ``LargeEventError``, which says where its bytes are, and is not read.
+    """
     on_truncation: Literal["raise", "skip"] = "raise"
     """What to do when data in front of the reader was truncated: raise once (reading may go on), or go on."""
     reconnect: ReconnectPolicy = field(default_factory=ReconnectPolicy)
@@ -89,6 +92,8 @@ class ReaderConfig:
             raise InvalidArgumentError(f"reads of {self.read_bytes_max} bytes are outside 1 KiB to 10 MiB")
         if self.window_bytes_max < self.read_bytes_max:
             raise InvalidArgumentError("the window has to hold at least one read")
+        if self.event_bytes_max < 1:
+            raise InvalidArgumentError("a reader holds events of at least one byte")
 
 
 def _authorities_of_environment() -> Path | None:

@@ -73,6 +73,10 @@ class FakeStore:
 
     def __init__(self) -> None:
         self.segments: dict[str, FakeSegment] = {}
+        self.transients: dict[str, FakeSegment] = {}
+        """Scratch segments that ever were."""
+        self.on_merge = lambda: None
+        """Called in front of a merge."""
         self.faults = Faults()
         self.counts: Counter[str] = Counter()
         self.port = 0
@@ -145,6 +149,8 @@ class FakeStore:
         finally:
             for task in tasks:
                 task.cancel()
+            for name in session.get(None, ()):
+                self.segments.pop(name, None)
             self._writers.discard(writer)
             writer.close()
 
@@ -201,6 +207,18 @@ class FakeStore:
                     writer.write(encode(reply))
             case c.ConditionalAppend():
                 writer.write(encode(self._append_if(command, session)))
+            case c.CreateTransientSegment():
+                name = f"{command.parent_segment}#transient.{len(self.transients)}"
+                self.transients[name] = self.segments[name] = FakeSegment()
+                session.setdefault(None, []).append(name)
+                writer.write(encode(c.SegmentCreated(command.request_id, name)))
+            case c.ConditionalBlockEnd():
+                writer.write(encode(self._append_piece(command, session)))
+            case c.MergeSegments():
+                writer.write(encode(self._merge(command)))
+            case c.DeleteSegment():
+                self.segments.pop(command.segment, None)
+                writer.write(encode(c.SegmentDeleted(command.request_id, command.segment)))
             case c.GetSegmentAttribute():
                 writer.write(encode(self._attribute(command)))
             case c.UpdateSegmentAttribute():
@@ -299,6 +317,43 @@ class FakeStore:
         return c.DataAppended(
             command.writer_id, command.event_number, last, command.request_id, len(segment.data)
         )
+
+    def _append_piece(self, command, session):
+        if self.faults.hits(self.faults.drop_before_append):
+            raise DropConnectionError
+        segment = self.segments[session[command.writer_id][0]]
+        if len(segment.data) != command.expected_offset:
+            return c.ConditionalCheckFailed(command.writer_id, command.event_number, command.request_id)
+        segment.data += command.data
+        last, segment.writers[command.writer_id] = (
+            segment.writers.get(command.writer_id, INT64_MIN),
+            command.event_number,
+        )
+        return c.DataAppended(
+            command.writer_id, command.event_number, last, command.request_id, len(segment.data)
+        )
+
+    def _merge(self, command):
+        self.on_merge()
+        faults = self.faults
+        if faults.hits(faults.drop_before_append):
+            raise DropConnectionError
+        target, source = self.segments.get(command.target), self.segments.get(command.source)
+        if target is None or source is None:
+            return c.NoSuchSegment(command.request_id, command.source)
+        if target.sealed:
+            return c.SegmentIsSealed(command.request_id, command.source, "", 0)
+        for update in command.attribute_updates:
+            if target.writers.get(update.attribute_id, INT64_MIN) != update.expected:
+                return c.SegmentAttributeUpdated(command.request_id, False)
+        for update in command.attribute_updates:
+            target.writers[update.attribute_id] = update.value
+        del self.segments[command.source]
+        target.data += source.data
+        target.wake()
+        if faults.hits(faults.drop_after_append):
+            raise DropConnectionError
+        return c.SegmentsMerged(command.request_id, command.target, command.source, len(target.data))
 
     def _attribute(self, command):
         segment = self.segments.get(command.segment)

@@ -15,13 +15,13 @@ from headrace.client.vectors import is_arrow
 from headrace.client.writer.routed_writer import MANY_BYTES_MAX
 from headrace.client.writer.routing import checked_keys
 from headrace.errors import EventTooLargeError, InvalidArgumentError
-from headrace.limits import EVENT_HEADER_BYTES
+from headrace.limits import EVENT_BYTES_MAX, EVENT_HEADER_BYTES
 
 
-def own_batch(events: Any, keys: Any) -> tuple[Any, Any, int]:
+def own_batch(events: Any, keys: Any, event_bytes_max: int) -> tuple[Any, Any, int]:
     """Return immutable events and keys, and at least the bytes that they will take.
 
-    Arguments and errors are those of :meth:`RoutedWriter.write_many`.
+    The other arguments and errors are those of :meth:`RoutedWriter.write_many`.
     """
     count = len(events)
     if not count:
@@ -31,26 +31,27 @@ def own_batch(events: Any, keys: Any) -> tuple[Any, Any, int]:
             raise InvalidArgumentError(f"{len(keys)} keys do not fit {count} events")
         keys = checked_keys(keys)
     if is_arrow(events):
-        checked_chunks(events, MANY_BYTES_MAX)
+        checked_chunks(events, MANY_BYTES_MAX, event_bytes_max)
         return events, keys, int(events.nbytes) + EVENT_HEADER_BYTES * count
     if isinstance(events, RecordColumn):
         return events, keys, events.nbytes + EVENT_HEADER_BYTES * count
     if isinstance(events, RecordList):
-        size_bytes = sum(event_lengths(events.values, events.prefixes)) + EVENT_HEADER_BYTES * count
+        lengths = event_lengths(events.values, events.prefixes, bytes_max=event_bytes_max)
+        size_bytes = sum(lengths) + EVENT_HEADER_BYTES * count
         owned: Any = events
     else:
-        owned, size_bytes = own_list(events)
+        owned, size_bytes = own_list(events, event_bytes_max)
     if size_bytes > MANY_BYTES_MAX:
         raise EventTooLargeError(size_bytes, MANY_BYTES_MAX)
     return owned, keys, size_bytes
 
 
-def own_list(events: Any) -> tuple[list[bytes], int]:
+def own_list(events: Any, event_bytes_max: int = EVENT_BYTES_MAX) -> tuple[list[bytes], int]:
     """Return a copy of a list of at least one event, and the bytes they take with their headers.
 
     Raises:
         InvalidArgumentError: an event is empty, or not bytes.
-        EventTooLargeError: an event is larger than 8 MiB.
+        EventTooLargeError: an event is larger than ``event_bytes_max``.
     """
     owned = list(own_events(events))
-    return owned, sum(event_lengths(owned)) + EVENT_HEADER_BYTES * len(owned)
+    return owned, sum(event_lengths(owned, bytes_max=event_bytes_max)) + EVENT_HEADER_BYTES * len(owned)

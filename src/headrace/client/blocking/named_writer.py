@@ -11,14 +11,16 @@ from headrace.client.blocking.acks import Ack
 from headrace.client.blocking.event_times import EventWriter
 from headrace.client.blocking.given_batch import own_batch
 from headrace.client.blocking.loop_thread import LoopThread
-from headrace.client.framing.event_frames import event_header
+from headrace.client.framing.event_frames import check_length
 from headrace.client.public_calls import outward
 from headrace.client.records.envelope import Headers
 from headrace.client.records.event_forms import Time
 from headrace.client.writer import event_writer, named_writer
+from headrace.client.writer.large_block import Progress
 from headrace.client.writer.numbers import NONE, check_number, checked_numbers
 from headrace.client.writer.routing import check_key
 from headrace.errors import HeadraceError
+from headrace.limits import EVENT_HEADER_BYTES
 
 
 class NamedWriter(EventWriter):
@@ -74,7 +76,8 @@ class NamedWriter(EventWriter):
                 check_key(key)
             if type(event) is not self._plain or time is not None or headers is not None:
                 event = self._form.one(event, key, time, headers)
-            size = len(event_header(len(event))) + len(event)
+            check_length(len(event), self._writer.event_bytes_max)
+            size = EVENT_HEADER_BYTES + len(event)
             with self._order:
                 check_number(number, self._last)
                 take = partial(self._writer.write, event, key, number=number)
@@ -84,6 +87,26 @@ class NamedWriter(EventWriter):
         except HeadraceError as error:
             failure = outward(error)
         raise failure
+
+    def write_large(
+        self,
+        event: Any,
+        key: str | None = None,
+        *,
+        time: Time | None = None,
+        headers: Headers | None = None,
+        number: int | None = None,
+        progress: Progress | None = None,
+    ) -> None:
+        """Write one event of any size; see :meth:`EventWriter.write_large`."""
+        with self._order:
+            super().write_large(event, key, time=time, headers=headers, number=number, progress=progress)
+
+    def _check_number(self, number: int | None) -> None:
+        check_number(number, self._last)
+
+    def _on_number(self, number: int | None) -> None:
+        self._last = number or 0
 
     def write_many(
         self, events: Any, keys: Any = None, *, times: Any = None, headers: Any = None, numbers: Any = None
@@ -102,7 +125,8 @@ class NamedWriter(EventWriter):
             InvalidArgumentError: as there, or numbers do not rise; no event was taken.
             HeadraceError: why the writer failed earlier.
         """
-        own, own_keys, size_bytes = own_batch(self._form.many(events, keys, times, headers), keys)
+        given = self._form.many(events, keys, times, headers)
+        own, own_keys, size_bytes = own_batch(given, keys, self._writer.event_bytes_max)
         with self._order:
             given = checked_numbers(numbers, len(own), self._last) if len(own) else ()
             given = given if isinstance(given, range) else list(given)

@@ -16,7 +16,7 @@ from headrace.client.blocking.given_batch import own_batch, own_list
 from headrace.client.blocking.loop_thread import LoopThread
 from headrace.client.description import described, writer_state
 from headrace.client.forks import OfOneProcess
-from headrace.client.framing.event_frames import event_header
+from headrace.client.framing.event_frames import check_length
 from headrace.client.public_calls import outward
 from headrace.client.records.envelope import Headers
 from headrace.client.records.event_forms import Time
@@ -105,8 +105,9 @@ class Writer(OfOneProcess):
             What stands for the batch the event is in: ``wait()`` for it to know that the event is durable.
 
         Raises:
-            InvalidArgumentError: the event is none, empty or larger than 8 MiB, the key no string, or the
-                stream has no records and there is a time or a header.
+            InvalidArgumentError: the event is none, or empty, the key no string, or the stream has no records
+                and there is a time or a header.
+            EventTooLargeError: it is larger than 2 GiB, or than 8 MiB in a transaction.
             HeadraceError: why the writer failed earlier.
         """
         try:
@@ -118,7 +119,9 @@ class Writer(OfOneProcess):
                 event = self._form.one(event, key, time, headers)
             size = len(event)
             if not 0 < size <= EVENT_BYTES_MAX:
-                event_header(size)  # raises
+                check_length(size, self._writer.event_bytes_max)
+                take = partial(self._writer.write, event, key)
+                return self._hand_over_call(take, 1, size + EVENT_HEADER_BYTES)
             size += EVENT_HEADER_BYTES
             with self._lock:
                 writer, full = self._writer, self._unacknowledged_bytes >= self._writer.window_bytes
@@ -159,7 +162,7 @@ class Writer(OfOneProcess):
         if numbers is not None:
             refuse_number()
         given = self._form.many(events, keys, times, headers)
-        own, own_keys, size_bytes = own_batch(given, keys)
+        own, own_keys, size_bytes = own_batch(given, keys, self._writer.event_bytes_max)
         return self._hand_over_call(lambda: self._writer.write_many(own, own_keys), len(own), size_bytes)
 
     def write_atomic(

@@ -12,6 +12,7 @@ from itertools import accumulate
 from operator import add
 from typing import Any, Final
 
+from headrace.client.framing.event_framing import STORED_EVENT_BYTES_MAX
 from headrace.client.vectors import find_numpy, get_arrow, int32_array
 from headrace.errors import EventTooLargeError, InvalidArgumentError
 from headrace.limits import EVENT_BYTES_MAX, EVENT_HEADER_BYTES, MIB
@@ -46,10 +47,27 @@ def event_header(length: int) -> bytes:
     return SHORT_HEADERS[length] if length < SHORT_EVENT_BYTES else _HEADER.pack(length)
 
 
-def _illegal(length: int) -> InvalidArgumentError:
+def large_header(length: int) -> bytes:
+    """Return the eight bytes in front of an event that may be larger than an append.
+
+    Raises:
+        InvalidArgumentError: the event is empty.
+        EventTooLargeError: its length does not fit into a header.
+    """
+    check_length(length, STORED_EVENT_BYTES_MAX)
+    return _HEADER.pack(length)
+
+
+def check_length(length: int, bytes_max: int) -> None:
+    """Check the length of an event. Raises as :func:`large_header`."""
+    if not 0 < length <= bytes_max:
+        raise _illegal(length, bytes_max)
+
+
+def _illegal(length: int, bytes_max: int = EVENT_BYTES_MAX) -> InvalidArgumentError:
     if length == 0:
         return InvalidArgumentError("an event has at least one byte")
-    return EventTooLargeError(length, EVENT_BYTES_MAX)
+    return EventTooLargeError(length, bytes_max)
 
 
 def own_bytes(data: Any) -> bytes:
@@ -127,21 +145,23 @@ def frame_ends(lengths: list[int]) -> Sequence[int]:
     return list(accumulate([length + EVENT_HEADER_BYTES for length in lengths]))
 
 
-def event_lengths(events: Sequence[bytes], prefixes: Sequence[bytes] | None = None) -> list[int]:
+def event_lengths(
+    events: Sequence[bytes], prefixes: Sequence[bytes] | None = None, *, bytes_max: int = EVENT_BYTES_MAX
+) -> list[int]:
     """Return the length of each of some events, at least one, with what is in front of it.
 
     Raises:
         InvalidArgumentError: an event is empty.
-        EventTooLargeError: an event is larger than 8 MiB.
+        EventTooLargeError: an event is larger than ``bytes_max``.
     """
     lengths = list(map(len, events))
     if prefixes is not None:
         lengths = list(map(add, lengths, map(len, prefixes)))
-    if lengths.count(lengths[0]) == len(lengths):
-        event_header(lengths[0])
-    else:
-        event_header(min(lengths))
-        event_header(max(lengths))
+    least, most = lengths[0], lengths[0]
+    if lengths.count(least) != len(lengths):
+        least, most = min(lengths), max(lengths)
+    if not 0 < least <= most <= bytes_max:
+        raise _illegal(most if least else 0, bytes_max)
     return lengths
 
 
@@ -178,7 +198,7 @@ def frame_pieces(column: Any, bytes_max: int) -> Iterator[tuple[memoryview, Any,
     return _frame_chunks(checked_chunks(column, bytes_max))
 
 
-def checked_chunks(column: Any, bytes_max: int) -> list[Any]:
+def checked_chunks(column: Any, bytes_max: int, event_bytes_max: int = EVENT_BYTES_MAX) -> list[Any]:
     """Return the parts of a column that are not empty. Raises as :func:`frame_pieces`."""
     chunks = column.chunks if hasattr(column, "chunks") else [column]
     chunks = [chunk for chunk in chunks if len(chunk)]
@@ -186,11 +206,11 @@ def checked_chunks(column: Any, bytes_max: int) -> list[Any]:
     if total > bytes_max:
         raise EventTooLargeError(total, bytes_max)
     for chunk in chunks:
-        _check_column(chunk)
+        _check_column(chunk, event_bytes_max)
     return chunks
 
 
-def _check_column(column: Any) -> None:
+def _check_column(column: Any, event_bytes_max: int) -> None:
     types = get_arrow().types
     kind = column.type
     if not (
@@ -204,8 +224,9 @@ def _check_column(column: Any) -> None:
         raise InvalidArgumentError("an event cannot be null")
     compute = get_arrow().compute
     bounds = compute.min_max(compute.binary_length(column))
-    event_header(bounds["min"].as_py())
-    event_header(bounds["max"].as_py())
+    least, most = bounds["min"].as_py(), bounds["max"].as_py()
+    if not 0 < least <= most <= event_bytes_max:
+        raise _illegal(most if least else 0, event_bytes_max)
 
 
 def _frame_chunks(chunks: Iterable[Any]) -> Iterator[tuple[memoryview, Any, int]]:

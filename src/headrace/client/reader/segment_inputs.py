@@ -135,9 +135,12 @@ class SegmentInputs(OfOneProcess, ABC):
             decoder = None
             if self._codec is not None or start.records:
                 decoder = Decoder(self._codec, address.scope, address.stream)
-            cutter = EventCutter(address, start.offset)
+            cutter = self._cutter(address, start.offset)
             self._inputs[address] = _Input(source, cutter, decoder, start.offset, start.records)
             source.start()
+
+    def _cutter(self, address: SegmentAddress, offset: int) -> EventCutter:
+        return EventCutter(address, offset, self._config.event_bytes_max)
 
     def _close_input(self, address: SegmentAddress) -> int:
         """Read a segment no more. Return where: what lies in front of it was handed out, and nothing else."""
@@ -178,6 +181,8 @@ class SegmentInputs(OfOneProcess, ABC):
             NoSuchSegmentError: a whole segment is gone. Once; reading goes on with its successors. If the
                 stream was deleted and created anew it has none, and the error stays.
             DataCorruptionError: the bytes of a segment are no events.
+            LargeEventError: an event is larger than ``event_bytes_max`` of the configuration. Once; reading
+                goes on behind it. :meth:`Client.read_segment_range` reads its bytes.
             EventNotRecordError: an event of a stream with records is none. Once; reading goes on behind it.
             UnreachableError, UnknownOutcomeError: the store cannot be reached.
         """
@@ -271,10 +276,16 @@ class SegmentInputs(OfOneProcess, ABC):
         if each.parts:
             self._serve_part(address, each)
             return
+        if cutter.refused is not None:
+            self._gone = source
+            self.handout, self._served = Handout(error=cutter.refused), None
+            return
         block = source.take()
         if block is not None:
             batch = cutter.cut(block)
-            if source.has_news:
+            if cutter.is_stopped:
+                source.close()
+            if source.has_news or cutter.is_stopped:
                 self._ready[address] = None  # at the end of the order
             if batch is not None:
                 batch.decoder = each.decoder
@@ -303,7 +314,7 @@ class SegmentInputs(OfOneProcess, ABC):
             self.handout, self._served = Handout(error=error, error_place=place), address
             if len(part) > 1:
                 each.parts.appendleft(part.behind(1))
-        if each.parts or each.source.has_news:
+        if each.parts or each.source.has_news or each.cutter.is_stopped:
             self._ready[address] = None
 
     def _hand_out(self, address: SegmentAddress, each: _Input, batch: EventBatch) -> None:
@@ -336,17 +347,23 @@ class SegmentInputs(OfOneProcess, ABC):
             return
         each = self._inputs[source.address]
         offset = self._place_behind(each)
-        if isinstance(source.error, SegmentTruncatedError):
+        if each.cutter.is_stopped:
+            del self._inputs[source.address]
+            self._on_read(source.address, offset)
+            self._open_inputs([InputStart(source.address, offset, source.end, each.records)])
+        elif isinstance(source.error, SegmentTruncatedError):
             each.offset = offset
             self._on_read(source.address, offset)
-            each.cutter = EventCutter(source.address, offset)
+            each.cutter = self._cutter(source.address, offset)
             source.restart_at(offset)
         else:
             self._end_input(source.address, offset, sealed=True)
 
     def _place_behind(self, each: _Input) -> int:
-        """Return where an input goes on, or ends, without the events that are gone."""
-        source = each.source
+        """Return where an input goes on, or ends, without the events that are gone, or too large."""
+        source, refused = each.source, each.cutter.refused
+        if refused is not None:
+            return refused.end if source.end is None else min(refused.end, source.end)
         if isinstance(source.error, SegmentTruncatedError):
             offset = source.error.start_offset
             return offset if source.end is None else min(offset, source.end)

@@ -18,7 +18,13 @@ from headrace.client.reader.event_cutter import EventCutter
 from headrace.client.reader.segment_input import SegmentInput
 from headrace.client.segment_address import SegmentAddress
 from headrace.client.services import ClientServices
-from headrace.errors import ClosedError, DataCorruptionError, HeadraceError, InvalidArgumentError
+from headrace.errors import (
+    ClosedError,
+    DataCorruptionError,
+    HeadraceError,
+    InvalidArgumentError,
+    LargeEventError,
+)
 
 
 class SegmentRangeReader(OfOneProcess):
@@ -45,6 +51,7 @@ class SegmentRangeReader(OfOneProcess):
         self.start = start
         self.end = end
         self._uri = services.uri
+        self._event_bytes_max = config.event_bytes_max
         self._news = asyncio.Event()
         self._input = SegmentInput(address, services, config, self._on_ready, offset=start, end=end)
         self._started = False
@@ -102,6 +109,7 @@ class SegmentRangeReader(OfOneProcess):
         Raises:
             DataCorruptionError: the bytes are no events, the range ends inside one, or the segment in front
                 of ``end``.
+            LargeEventError: an event is larger than ``event_bytes_max``; nothing behind it is read.
             InvalidArgumentError: its bytes are being read.
             HeadraceError: as :meth:`next_block`.
         """
@@ -109,8 +117,8 @@ class SegmentRangeReader(OfOneProcess):
         if cutter is None:
             if self._held or self._offset != self.start:
                 raise InvalidArgumentError("the bytes of this range are being read: open another for events")
-            cutter = self._cutter = EventCutter(self.address, self.start)
-        while (block := await self._receive()) is not None:
+            cutter = self._cutter = EventCutter(self.address, self.start, self._event_bytes_max)
+        while (block := await self._receive_unless(cutter.refused)) is not None:
             try:
                 batch = cutter.cut(block)
             except DataCorruptionError as error:
@@ -121,6 +129,12 @@ class SegmentRangeReader(OfOneProcess):
         cutter.finish()
         self._check_end(cutter.offset)
         return None
+
+    async def _receive_unless(self, refused: LargeEventError | None) -> ReadBlock | None:
+        if refused is not None:
+            self._input.close()
+            self._failure = refused
+        return await self._receive()
 
     def blocks(self) -> AsyncIterator[memoryview]:
         """Iterate over the bytes in large pieces; each piece belongs to the caller."""

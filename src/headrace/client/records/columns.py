@@ -89,6 +89,14 @@ class RecordColumn:
     def __len__(self) -> int:
         return len(self._lengths)
 
+    def __iter__(self) -> Iterator[bytes]:
+        """Return an iterator over whole records."""
+        for data, ends, _ in self.frame_pieces():
+            begin = 0
+            for end in ends.tolist():
+                yield bytes(data[begin + EVENT_HEADER_BYTES : end])
+                begin = end
+
     def frame_pieces(self) -> Iterator[tuple[memoryview, Any, int]]:
         """Yield frames in pieces of a few MiB, as ``frame_pieces`` of :mod:`event_frames` does."""
         count = len(self)

@@ -34,6 +34,9 @@ class EventForm(Protocol):
     def one(self, event: Any, key: str | None, time: Time | None, headers: Headers | None) -> bytes:
         """Return the bytes of an event. Raises InvalidArgumentError."""
 
+    def prefix(self, key: str | None, time: Time | None, headers: Headers | None) -> bytes:
+        """Return what stands in front of the bytes of an event. Raises InvalidArgumentError."""
+
     def many(self, events: Any, keys: Any, times: Any, headers: Any) -> Any:
         """Return the bytes of each event: a sequence, a ``pyarrow`` array, or records in one of two forms.
 
@@ -79,6 +82,11 @@ class PlainForm:
         self._check_plain(time, headers)
         return self._encode(event)
 
+    def prefix(self, _: str | None, time: Time | None, headers: Headers | None) -> bytes:
+        """See :meth:`EventForm.prefix`."""
+        self._check_plain(time, headers)
+        return b""
+
     def many(self, events: Any, _: Any, times: Any, headers: Any) -> Any:
         """See :meth:`EventForm.many`."""
         self._check_plain(times, headers)
@@ -107,8 +115,12 @@ class RecordForm:
     def one(self, event: Any, key: str | None, time: Time | None, headers: Headers | None) -> bytes:
         """See :meth:`EventForm.one`."""
         value = self._encode(event)
+        return self.prefix(key, time, headers) + value
+
+    def prefix(self, key: str | None, time: Time | None, headers: Headers | None) -> bytes:
+        """See :meth:`EventForm.prefix`."""
         time_ms = self._now_ms() if time is None else time_ms_of(time)
-        return prefix_of(key, time_ms, b"" if headers is None else encode_headers(headers)) + value
+        return prefix_of(key, time_ms, b"" if headers is None else encode_headers(headers))
 
     def many(self, events: Any, keys: Any, times: Any, headers: Any) -> Any:
         """See :meth:`EventForm.many`."""

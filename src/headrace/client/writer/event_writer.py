@@ -15,32 +15,50 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import uuid
+from collections.abc import Sequence
 from datetime import datetime
 from functools import partial
+from operator import add
+from typing import Any
 
 from headrace.client.config import WriterConfig
 from headrace.client.control.writer_times import WriterTimes, event_time
+from headrace.client.framing.event_frames import event_lengths, own_events
+from headrace.client.framing.event_framing import STORED_EVENT_BYTES_MAX
 from headrace.client.reconnect_policy import Reconnects
-from headrace.client.records.event_forms import EventForm
+from headrace.client.records.envelope import Headers
+from headrace.client.records.event_forms import EventForm, Time
 from headrace.client.segment_address import SegmentAddress
 from headrace.client.segment_calls import SegmentCalls
 from headrace.client.segment_map import SegmentMap, Successor
 from headrace.client.services import ClientServices
+from headrace.client.writer.ack import Ack
+from headrace.client.writer.large_block import LargeBlock, LargeEvent, Progress
+from headrace.client.writer.large_output import LargeOutput
+from headrace.client.writer.large_source import LargeSource, PrefixedSource, source_on_loop
+from headrace.client.writer.places import Places, resolve_places, slice_places
 from headrace.client.writer.rerouting import divide_block
 from headrace.client.writer.routed_writer import RoutedWriter
+from headrace.client.writer.routing import check_key
 from headrace.client.writer.segment_output import RESUME_S, SegmentOutput
 from headrace.errors import (
     ClosedError,
     ConnectionLostError,
+    EventTooLargeError,
     HeadraceError,
     NoSuchSegmentError,
     RequestError,
     StreamSealedError,
 )
+from headrace.limits import EVENT_BYTES_MAX
+from headrace.model.key_space import key_position
 
 
 class EventWriter(RoutedWriter):
     """Made by :meth:`Client.event_writer`. One writer may be shared by all tasks of a loop."""
+
+    event_bytes_max = STORED_EVENT_BYTES_MAX
+    _takes_numbers = False
 
     def __init__(
         self,
@@ -70,6 +88,118 @@ class EventWriter(RoutedWriter):
     def durable_number(self) -> int | None:
         """Of a writer with a name: events up to this number are durable. None: no number is known."""
         return None
+
+    def _new_output(self, address: SegmentAddress) -> SegmentOutput:
+        return LargeOutput(address, self._services, self._config, self)
+
+    def _take_large(self, event: LargeEvent, routing_key: str | None) -> Ack:
+        position = self._spread.next() if routing_key is None else key_position(routing_key)
+        ack = Ack(1)
+        block = LargeBlock(event, position, [ack])
+        self._divide_waiting()
+        self._take_block(self._map.segment_at(position), block)
+        return ack
+
+    def _take_arrow(self, events: Any, places: Places, ack: Ack) -> None:
+        try:
+            super()._take_arrow(events, places, ack)
+        except EventTooLargeError as error:
+            if error.limit_bytes != EVENT_BYTES_MAX:
+                raise
+            self._take_list(own_events(events.to_pylist()), places, ack)
+
+    def _take_list(
+        self, events: Sequence[bytes], places: Places, ack: Ack, prefixes: list[bytes] | None = None
+    ) -> None:
+        try:
+            super()._take_list(events, places, ack, prefixes)
+        except EventTooLargeError as error:
+            if error.limit_bytes != EVENT_BYTES_MAX:
+                raise
+            if prefixes is not None:
+                events = list(map(add, prefixes, events))
+            event_lengths(events, bytes_max=self.event_bytes_max)
+            self._take_some_large(events, resolve_places(places, len(events), self._spread), ack)
+
+    def _take_some_large(self, events: Sequence[bytes], positions: Any, ack: Ack) -> None:
+        """Take events of which some are large, in their order."""
+        first = 0
+        for index, event in enumerate(events):
+            if len(event) <= EVENT_BYTES_MAX:
+                continue
+            if first < index:
+                super()._take_list(events[first:index], slice_places(positions, first, index), ack)
+            position = positions if isinstance(positions, float) else float(positions[index])
+            ack.add_parts(1)
+            self._divide_waiting()
+            block = LargeBlock(LargeEvent(LargeSource(event)), position, [ack])
+            self._take_block(self._map.segment_at(position), block)
+            first = index + 1
+        if first < len(events):
+            super()._take_list(events[first:], slice_places(positions, first, len(events)), ack)
+
+    async def write_large(
+        self,
+        event: Any,
+        key: str | None = None,
+        *,
+        time: Time | None = None,
+        headers: Headers | None = None,
+        number: int | None = None,
+        progress: Progress | None = None,
+    ) -> None:
+        """Write one event of any size, up to 2 GiB, without holding it; return once it is durable.
+
+        >>> blocks = [b"beginning", b"end"]                     # or Path("film.mp4"), or an open file
+        >>> await writer.write_large(blocks, "some key", progress=print)
+        12 12
+
+        It takes its place among the events of its key when the call begins; one that is copied first, when
+        that is done. Events behind it wait in the writer. Cancelled, it is not written, unless that is
+        decided already: readers see all of it or nothing.
+
+        Args:
+            event: bytes, text, a path, or a binary file, which is read from where it stands, and again if
+                the stream scales meanwhile; it must not change. What can be read only once (an iterable of
+                bytes, an asynchronous one, a file that cannot seek) is copied to a temporary file first.
+            key: as in :meth:`write`.
+            time: as in :meth:`write`.
+            headers: as in :meth:`write`.
+            number: as in :meth:`write`.
+            progress: called with how many bytes are stored, and how many there are. It begins anew if the
+                event is sent again.
+
+        Raises:
+            InvalidArgumentError: it is none of that, or empty, or became shorter.
+            EventTooLargeError: it is larger than 2 GiB.
+            OSError: it cannot be read.
+            HeadraceError: as :meth:`write`, or why it is not durable.
+        """
+        self._check_can_write(None if self._takes_numbers else number)
+        if key is not None:
+            check_key(key)
+        prefix = self._form.prefix(key, time, headers)
+        await self.write_source(await source_on_loop(event), prefix, key, number, progress)
+
+    async def write_source(
+        self,
+        source: LargeSource,
+        prefix: bytes,
+        key: str | None,
+        number: int | None,
+        progress: Progress | None,
+    ) -> None:
+        """As :meth:`write_large`, with a prefix in front. The source is closed in the end."""
+        large = LargeEvent(PrefixedSource(prefix, source) if prefix else source, progress)
+        try:
+            self._check_can_write()
+            await self._take_numbered(large, key, number)
+        finally:
+            large.is_cancelled = True
+            source.close()
+
+    def _take_numbered(self, event: LargeEvent, routing_key: str | None, number: int | None) -> Ack:  # noqa: ARG002
+        return self._take_large(event, routing_key)
 
     async def note_time(self, time: datetime | int) -> None:
         """Make every event durable, then say: those are not younger than ``time``, later ones not older.

@@ -37,6 +37,8 @@ class Block:
     """
 
     __slots__ = ("acks", "event_count", "is_in_doubt", "last_number", "pieces", "places", "size_bytes")
+    is_large = False
+    """It does not fit into an append."""
 
     def __init__(
         self,
@@ -128,6 +130,17 @@ class InflightWindow:
     def has_unsent(self) -> bool:
         return bool(self._unsent)
 
+    @property
+    def next_large(self) -> Block | None:
+        """The next block to send, if it does not fit into an append."""
+        return self._unsent[0] if self._unsent and self._unsent[0].is_large else None
+
+    def take_first(self) -> Block:
+        """Remove and return the next block to send: it will not be."""
+        block = self._unsent.popleft()
+        self.bytes_unsent -= block.size_bytes
+        return block
+
     def take_unsent(self, bytes_max: int) -> list[Block]:
         """Return the next blocks to send, of at least one, as one append; they count as sent from now on.
 
@@ -138,7 +151,7 @@ class InflightWindow:
         first = unsent.popleft()
         first.is_in_doubt = True
         size, taken = first.size_bytes, [first]
-        while unsent and size + unsent[0].size_bytes <= bytes_max:
+        while unsent and size + unsent[0].size_bytes <= bytes_max and not unsent[0].is_large:
             block = unsent.popleft()
             block.is_in_doubt = True
             size += block.size_bytes

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.client.segment_map import SegmentMap
 from headrace.client.writer.inflight_window import Block
+from headrace.client.writer.large_block import LargeBlock, LargeEvent
 from headrace.client.writer.numbers import DurableNumbers, NumberedPlace
 
 if TYPE_CHECKING:  # who waits for an ack needs a loop, and who divides events does not
@@ -116,15 +117,19 @@ def _cut(events: list[Any], bytes_max: int) -> list[list[Any]]:
     size = 0
     for each in events:
         mine = _size([each])
-        if not pieces or size + mine > bytes_max:
+        is_large = isinstance(each[2], LargeEvent)
+        if not pieces or size + mine > bytes_max or is_large:
             pieces.append([])
             size = 0
         pieces[-1].append(each)
-        size += mine
+        size += mine if not is_large else bytes_max
     return pieces
 
 
 def _block(events: list[Any]) -> Block:
+    if isinstance(events[0][2], LargeEvent):
+        place, _, event, acks = events[0]
+        return LargeBlock(event, [place], acks)
     pieces = [piece for _, header, event, _ in events for piece in (header, event)]
     acks = dict.fromkeys(ack for *_, acks in events for ack in acks)
     return Block(pieces, _size(events), len(events), [each[0] for each in events], list(acks))

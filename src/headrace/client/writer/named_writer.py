@@ -22,7 +22,13 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-from headrace.client.framing.event_frames import event_header, event_lengths, frame_list, own_events
+from headrace.client.framing.event_frames import (
+    event_header,
+    event_lengths,
+    frame_list,
+    large_header,
+    own_events,
+)
 from headrace.client.reconnect_policy import Reconnects
 from headrace.client.records.envelope import Headers
 from headrace.client.records.event_forms import Time
@@ -33,6 +39,9 @@ from headrace.client.vectors import is_arrow
 from headrace.client.writer.ack import Ack
 from headrace.client.writer.event_writer import EventWriter
 from headrace.client.writer.inflight_window import Block
+from headrace.client.writer.large_block import LargeBlock, LargeEvent
+from headrace.client.writer.large_output import LargeOutput
+from headrace.client.writer.large_source import LargeSource
 from headrace.client.writer.moved_events import HeldEvents, MovedEvents
 from headrace.client.writer.numbered_window import NumberedWindow
 from headrace.client.writer.numbers import (
@@ -72,6 +81,8 @@ class NamedWriter(EventWriter):
     As long as the stream retains the segments of the last writes, and an event that is given again has its
     number and its key. Opened by :meth:`Client.event_writer` with a name; one process at a time uses a name.
     """
+
+    _takes_numbers = True
 
     def __init__(self, *args: Any, name: str, durable: DurableNumbers, **others: Any) -> None:
         """``durable`` says what earlier processes of this name have made durable."""
@@ -136,8 +147,23 @@ class NamedWriter(EventWriter):
             check_key(key)
         if type(event) is not self._plain or time is not None or headers is not None:
             event = self._form.one(event, key, time, headers)
+        if len(event) > EVENT_BYTES_MAX:
+            return self._take_numbered(LargeEvent(LargeSource(event)), key, number)
         header = event_header(len(event))
         return self._take(header, event, self._place(key, number))
+
+    def _take_numbered(self, event: LargeEvent, key: str | None, number: int | None) -> Ack:
+        header = large_header(len(event))
+        place = self._place(key, number)
+        if place.number <= self._durable.at(place):
+            return Ack()
+        target = self._target(place)
+        if isinstance(target, HeldEvents):
+            return self._take(header, event, place)
+        self._unacknowledged_bytes += len(header) + len(event)
+        ack = Ack(1)
+        target.add_block(LargeBlock(event, [place], [ack]))
+        return ack
 
     def _place(self, key: str | None, number: int | None) -> NumberedPlace:
         """Return where an event belongs; its number is taken."""
@@ -171,7 +197,7 @@ class NamedWriter(EventWriter):
         check_key(key)
         if not events:
             return Ack()
-        data, _ = frame_list(self._form.many(events, key, times, headers))
+        data, _ = frame_list(list(self._form.many(events, key, times, headers)))
         if len(data) > EVENT_BYTES_MAX + EVENT_HEADER_BYTES:
             raise EventTooLargeError(len(data), EVENT_BYTES_MAX + EVENT_HEADER_BYTES)
         return self._take(b"", data, self._place(key, number))
@@ -198,8 +224,8 @@ class NamedWriter(EventWriter):
         ack = Ack(1)
         if count:
             owned = self._form.many(events, keys, times, headers)
-            owned = own_events(owned.to_pylist()) if is_arrow(owned) else owned
-            lengths = event_lengths(owned)
+            owned = own_events(owned.to_pylist()) if is_arrow(owned) else list(owned)
+            lengths = event_lengths(owned, bytes_max=self.event_bytes_max)
             if sum(lengths) > MANY_BYTES_MAX:
                 raise EventTooLargeError(sum(lengths), MANY_BYTES_MAX)
             numbers = checked_numbers(numbers, count, self._last)
@@ -234,21 +260,41 @@ class NamedWriter(EventWriter):
         for event, place in zip(events, places, strict=True):
             if place.number <= self._durable.at(place):
                 continue
+            if len(event) > EVENT_BYTES_MAX:
+                self._give_all(shares, sizes, ack)
+                self._give_large(event, place, ack)
+                continue
             target = self._target(place)
             size = len(event) + EVENT_HEADER_BYTES
             if target in shares and sizes[target] + size > bytes_max:
-                self._give(target, *shares.pop(target), sizes.pop(target), ack)
+                parts, mine = shares.pop(target)
+                self._give(target, parts, mine, sizes.pop(target), ack)
             parts, mine = shares.setdefault(target, ([], []))
             parts += (event_header(len(event)), event)
             mine.append(place)
             sizes[target] = sizes.get(target, 0) + size
+        self._give_all(shares, sizes, ack)
+
+    def _give_all(self, shares: dict[Any, Any], sizes: dict[Any, int], ack: Ack) -> None:
         for target, share in shares.items():
-            self._give(target, *share, sizes[target], ack)
+            self._give(target, share[0], share[1], sizes[target], ack)
+        shares.clear()
+        sizes.clear()
+
+    def _give_large(self, event: bytes, place: NumberedPlace, ack: Ack) -> None:
+        block = LargeBlock(LargeEvent(LargeSource(event)), [place], [ack])
+        target = self._target(place)
+        if isinstance(target, HeldEvents):
+            self._give(target, list(block.pieces), [place], block.size_bytes, ack)
+            return
+        self._unacknowledged_bytes += block.size_bytes
+        ack.add_parts(1)
+        target.add_block(block)
 
     def _give(
         self,
         target: SegmentOutput | HeldEvents,
-        parts: list[bytes],
+        parts: list[Any],
         places: list[NumberedPlace],
         size: int,
         ack: Ack,
@@ -265,7 +311,7 @@ class NamedWriter(EventWriter):
         window = NumberedWindow(self.name, address.name, partial(self._durable.raise_to, key_range))
         self._windows[segment_id] = window
         wire_id = wire_id_of(self.name, address.name)
-        return SegmentOutput(address, self._services, self._config, self, writer_id=wire_id, window=window)
+        return LargeOutput(address, self._services, self._config, self, writer_id=wire_id, window=window)
 
     def _barrier(self) -> Ack:
         barrier = super()._barrier()

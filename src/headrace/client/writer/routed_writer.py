@@ -40,6 +40,8 @@ from headrace.client.vectors import is_arrow
 from headrace.client.writer.ack import Ack, settle_parts
 from headrace.client.writer.closable_writer import ClosableWriter
 from headrace.client.writer.inflight_window import Block
+from headrace.client.writer.large_block import LargeEvent
+from headrace.client.writer.large_source import LargeSource
 from headrace.client.writer.places import Places, choose_places, resolve_places, slice_places
 from headrace.client.writer.routing import KeyPositions, SpreadPositions, check_key, checked_keys
 from headrace.client.writer.segment_output import SegmentOutput
@@ -78,6 +80,9 @@ class WriterStatistics:
 
 class RoutedWriter(ClosableWriter):
     """Routes events to outputs; subclasses say what happens when a segment ends. Used on one loop."""
+
+    event_bytes_max = EVENT_BYTES_MAX
+    """Of one event."""
 
     def __init__(
         self,
@@ -155,8 +160,9 @@ class RoutedWriter(ClosableWriter):
 
         Raises:
             ThrottledError: the window is full; await :meth:`drain` first. Nothing was taken.
-            InvalidArgumentError: the event is none, empty or larger than 8 MiB, the key no string, or the
-                stream has no records and there is a time or a header.
+            InvalidArgumentError: the event is none, or empty, the key no string, or the stream has no records
+                and there is a time or a header.
+            EventTooLargeError: it is larger than 2 GiB, or than 8 MiB in a transaction.
             StreamSealedError: the stream takes no more events.
             HeadraceError: why the writer failed earlier.
         """
@@ -169,6 +175,8 @@ class RoutedWriter(ClosableWriter):
         if key is None:
             key = self._default_key
         size = len(event)
+        if size > EVENT_BYTES_MAX:
+            return self._take_large(LargeEvent(LargeSource(event)), key)
         header = SHORT_HEADERS[size] if 0 < size < SHORT_EVENT_BYTES else event_header(size)
         size += EVENT_HEADER_BYTES
         if self._waiting.count:
@@ -181,6 +189,9 @@ class RoutedWriter(ClosableWriter):
             index = bisect_left(self._inner_bounds, place)
             output = self._route[index] or self._open_route(index)
         return output.add_event(header, event, place, size)
+
+    def _take_large(self, event: LargeEvent, routing_key: str | None) -> Ack:  # noqa: ARG002
+        raise EventTooLargeError(len(event), EVENT_BYTES_MAX)
 
     def _remember_route(self) -> None:
         """Prepare the way of single events after the map or the outputs changed."""
@@ -261,16 +272,19 @@ class RoutedWriter(ClosableWriter):
             places = self._places(count, keys)
             events = self._form.many(events, keys, times, headers)
             if is_arrow(events) or isinstance(events, RecordColumn):
-                self._divide_waiting()
-                pieces = frame_pieces(events, MANY_BYTES_MAX) if is_arrow(events) else events.frame_pieces()
-                for data, ends, first in pieces:
-                    self._take_framed(data, ends, slice_places(places, first, first + len(ends)), ack)
+                self._take_arrow(events, places, ack)
             elif isinstance(events, RecordList):
                 self._take_list(events.values, places, ack, events.prefixes)
             else:
                 self._take_list(events, places, ack)
         ack.settle_part()
         return ack
+
+    def _take_arrow(self, events: Any, places: Places, ack: Ack) -> None:
+        pieces = frame_pieces(events, MANY_BYTES_MAX) if is_arrow(events) else events.frame_pieces()
+        self._divide_waiting()
+        for data, ends, first in pieces:
+            self._take_framed(data, ends, slice_places(places, first, first + len(ends)), ack)
 
     def take_form(self) -> EventForm:
         """Return how events are written, which the caller sees to from now on: they come as bytes."""
@@ -460,6 +474,10 @@ class RoutedWriter(ClosableWriter):
         """So much is durable."""
         self._events_durable += event_count
         self._bytes_durable += size_bytes
+        self._release(size_bytes)
+
+    def on_left_out(self, size_bytes: int) -> None:
+        """So much was given up."""
         self._release(size_bytes)
 
     def _release(self, size_bytes: int) -> None:

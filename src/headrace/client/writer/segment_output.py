@@ -261,6 +261,9 @@ class SegmentOutput:
             window.blocks_sent < config.blocks_in_flight_max
             and window.bytes_sent < config.bytes_in_flight_max
         ):
+            if (large := window.next_large) is not None:
+                self._send_large(large)
+                return
             if not window.has_unsent():
                 size = self._open_bytes
                 if not size or (size < SMALL_BLOCK_BYTES and window.blocks_sent and self._owner.is_loaded):
@@ -279,6 +282,9 @@ class SegmentOutput:
             connection.send_append(
                 self._writer_id, pieces, size, event_count, last.last_number, self._request_id
             )
+
+    def _send_large(self, block: Block) -> None:
+        raise AssertionError(f"{block.size_bytes} bytes are no append")  # refused when they were written
 
     def on_appended(self, previous_number: int, number: int, segment_length: int) -> None:
         """Settle durable blocks and send blocks that waited for the setup."""
