@@ -26,6 +26,7 @@ _MODULES: Final = frozenset({"aio", "errors", "spark", "testing"})
 __all__ = [
     "UNBOUNDED",
     "Ack",
+    "Batch",
     "BatchOutcome",
     "BatchStatus",
     "ByteReader",

@@ -24,7 +24,7 @@ ROOMS = {
     "client/records": (900, "the envelope of records, one by one and in columns"),
     "client/revisions": (760, "states that are shared, and streams of revisions"),
     "client/tables": (1_150, "keys and values by hash"),
-    "client/writer": (4_780, "exactly once through reconnects and scales"),
+    "client/writer": (5_050, "exactly once through reconnects and scales"),
     "cluster": (
         2_650,
         "which store serves each container: plans, steps, nodes, and what they say",

@@ -35,6 +35,7 @@ from headrace.client.writer.ack import Ack
 from headrace.client.writer.byte_writer import ByteWriter
 from headrace.client.writer.event_writer import EventWriter
 from headrace.client.writer.named_writer import NamedWriter
+from headrace.client.writer.numbered_batch import Batch
 from headrace.client.writer.txn_writer import Transaction, TxnWriter
 from headrace.model.key_space import KeyRange
 from headrace.model.key_value_table import KeyValueTableConfiguration
@@ -47,6 +48,7 @@ from headrace.model.watermark import MarkedSegment, Watermark
 __all__ = [
     "UNBOUNDED",
     "Ack",
+    "Batch",
     "BatchOutcome",
     "BatchStatus",
     "ByteReader",
@@ -109,5 +111,5 @@ __all__ = [
 
 make_public(Client, Stream, EventReader, SegmentRangeReader, TimeWindows, TxnWriter, KeyValueTable)
 make_public(ByteReader, ByteWriter, RevisionedStream, Synchronizer, Revision, ReaderGroup, GroupReader)
-make_public(EventWriter, NamedWriter, Transaction, but=("write", "drain"))
+make_public(EventWriter, NamedWriter, Transaction, Batch, but=("write", "drain"))
 make_public(ClientConfig, ReaderConfig, WriterConfig, also=("__init__",))

@@ -9,6 +9,7 @@ async with connect("tcp://localhost:9090") as client:
 from __future__ import annotations
 
 from headrace.client.config import ClientConfig, default_uri
+from headrace.client.face.batches import BatchFace
 from headrace.client.face.byte_streams import ByteStreamFace
 from headrace.client.face.reader_groups import ReaderGroupFace
 from headrace.client.face.tables import TableFace
@@ -42,7 +43,7 @@ def connect(
     )
 
 
-class Client(StreamClient, ByteStreamFace, ReaderGroupFace, TableFace, TransactionFace):
+class Client(StreamClient, BatchFace, ByteStreamFace, ReaderGroupFace, TableFace, TransactionFace):
     """One connection to the system, shared by everything that is made from it. Used on one loop.
 
     Where a scope and a stream are wanted, ``"scope/stream"`` will do.

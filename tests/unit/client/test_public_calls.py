@@ -189,7 +189,7 @@ def test_every_public_method_of_both_faces_tells_what_was_meant(package):
         if package is headrace
         else set()
     )
-    writers = ("EventWriter", "NamedWriter", "Transaction")
+    writers = ("EventWriter", "NamedWriter", "Transaction", "Batch")
     assert silent == {f"{each}.write" for each in writers} | handing_out
 
 

@@ -58,6 +58,7 @@ from headrace.client import (
     events_to_arrow,
 )
 from headrace.client.blocking.acks import Ack
+from headrace.client.blocking.batches import Batch
 from headrace.client.blocking.byte_streams import ByteReader, ByteWriter
 from headrace.client.blocking.client import Client, connect
 from headrace.client.blocking.event_times import EventWriter, TimeWindows
@@ -88,6 +89,7 @@ BlockingWriter = Writer
 __all__ = [
     "UNBOUNDED",
     "Ack",
+    "Batch",
     "BatchOutcome",
     "BatchStatus",
     "BlockingAck",
@@ -169,4 +171,4 @@ make_public(
     ByteReader,
     but=("next_batch", "read_all", "readinto", "readall"),
 )
-make_public(EventWriter, NamedWriter, Transaction, but=("write",))
+make_public(EventWriter, NamedWriter, Transaction, Batch, but=("write",))

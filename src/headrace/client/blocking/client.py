@@ -6,6 +6,7 @@ import warnings
 from collections.abc import Iterable
 from typing import Any
 
+from headrace.client.blocking.batches import Batch
 from headrace.client.blocking.byte_streams import ByteReader, ByteWriter
 from headrace.client.blocking.event_client import EventClient
 from headrace.client.blocking.reader_groups import ReaderGroup
@@ -143,7 +144,10 @@ class Client(EventClient):
     revisioned = opens(LoopClient.revisioned, RevisionedStream)
     synchronizer: Any = opens(LoopClient.synchronizer, Synchronizer)  # of whatever it is given
 
-    # ------------------------------------------------------------------------------ transactions by id
+    # ------------------------------------------------------------------------------ batches, transactions
+
+    batch = opens(LoopClient.batch, Batch)
+    last_batch = waits(LoopClient.last_batch)
 
     transaction_status = waits(LoopClient.transaction_status)
     commit_transaction = waits(LoopClient.commit_transaction)

@@ -344,7 +344,7 @@ class TxnWriter(OfOneProcess):
         self.config = config
         self.writer_id = writer_id
         self._find_form = find_form
-        self._lease_ms = lease_ms
+        self.lease_ms = lease_ms
         self._open: dict[int, Transaction | None] = {}
         """What is kept alive; None stands for a transaction that another caller commits."""
         self._tasks = Supervisor(f"transactions of {scope}/{stream}")
@@ -361,7 +361,7 @@ class TxnWriter(OfOneProcess):
         """Begin a transaction. Raises NoSuchStreamError, or what else forbids it."""
         self._check_open()
         created, form = await self._with_form(
-            self.transactions.create(self.scope, self.stream, self._lease_ms)
+            self.transactions.create(self.scope, self.stream, self.lease_ms)
         )
         return self._adopt(created, form)
 
@@ -369,7 +369,7 @@ class TxnWriter(OfOneProcess):
         """Begin a transaction of a sink's batch; the watermark is returned if the batch is in already."""
         self._check_open()
         created, form = await self._with_form(
-            self.transactions.create_tagged(self.scope, self.stream, self._lease_ms, tag)
+            self.transactions.create_tagged(self.scope, self.stream, self.lease_ms, tag)
         )
         return self._adopt(created, form) if isinstance(created, CreatedTransaction) else created
 
@@ -420,14 +420,14 @@ class TxnWriter(OfOneProcess):
     async def _ping(self) -> None:
         """Extend all leases, again and again, as long as a transaction is open."""
         while self._open:
-            await asyncio.sleep(ping_interval_s(self._lease_ms))
+            await asyncio.sleep(ping_interval_s(self.lease_ms))
             for txn_id in list(self._open):
                 await self._ping_one(txn_id)
         self._pinging = False
 
     async def _ping_one(self, txn_id: int) -> None:
         try:
-            is_open = await self.transactions.ping(self.scope, self.stream, txn_id, self._lease_ms)
+            is_open = await self.transactions.ping(self.scope, self.stream, txn_id, self.lease_ms)
         except RequestError:
             is_open = False
         except HeadraceError:
