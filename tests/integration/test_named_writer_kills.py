@@ -11,6 +11,7 @@ import sys
 import pytest
 
 import headrace
+from headrace.errors import InvalidArgumentError
 from headrace.testing import LocalServer
 from tests import programs
 from tests.effort import examples
@@ -74,3 +75,27 @@ def test_a_program_that_is_killed_writes_each_of_its_events_once(tmp_path):
         found = events_of(client)
         per_key = {key: [number for number in found if number % KEYS == key] for key in range(KEYS)}
         assert per_key == {key: list(range(key, COUNT, KEYS)) for key in range(KEYS)}
+
+
+def test_threads_give_single_events_batches_and_large_ones_in_the_order_of_their_numbers(tmp_path):
+    with LocalServer(tmp_path / "server", "--in-memory") as server, headrace.connect(server.uri) as client:
+        client.create_scope("kill")
+        client.create_stream("kill/forms", segments=1)
+        large = bytes(9 << 20)
+        for _ in range(2):
+            with client.event_writer("kill/forms", name="etl") as writer:
+                for number in range(0, 60, 6):
+                    writer.write(f"{number}", "key", number=number)
+                    writer.write(f"{number + 1}", "key", number=number + 1)
+                    writer.write_many([f"{number + 2}", f"{number + 3}"], "key", numbers=number + 2)
+                    writer.write(f"{number + 4}", "key", number=number + 4)
+                    writer.write_atomic([f"{number + 5}"], "key", number=number + 5)
+                writer.write(large, "key", number=60)
+                writer.write("61", None, number=61)
+                ack = writer.write("62", "key", number=62)
+                with pytest.raises(InvalidArgumentError, match="numbers rise"):
+                    writer.write("62", "key", number=62)
+                ack.wait()
+                assert writer.durable_number == 62
+        read = [event.data for event in client.read("kill/forms")]
+        assert read == [b"%d" % n for n in range(60)] + [large, b"61", b"62"]

@@ -15,12 +15,17 @@ from headrace.client.framing.event_frames import check_length
 from headrace.client.public_calls import outward
 from headrace.client.records.envelope import Headers
 from headrace.client.records.event_forms import Time
+from headrace.client.writer import ack as on_loop
 from headrace.client.writer import event_writer, named_writer
 from headrace.client.writer.large_block import Progress
 from headrace.client.writer.numbers import NONE, check_number, checked_numbers
+from headrace.client.writer.routed_writer import MANY_BYTES_MAX
 from headrace.client.writer.routing import check_key
 from headrace.errors import HeadraceError
-from headrace.limits import EVENT_HEADER_BYTES
+from headrace.limits import EVENT_BYTES_MAX, EVENT_HEADER_BYTES
+
+Single = tuple[bytes, str | None, int | None]
+"""An event with its key and its number."""
 
 
 class NamedWriter(EventWriter):
@@ -35,6 +40,9 @@ class NamedWriter(EventWriter):
         self._order = threading.Lock()
         """Held while a number is taken and its event queued."""
         self._last = NONE
+        self._singles: list[Single] = []
+        """The last ones that were given one by one."""
+        self._singles_ack: Ack | None = None
 
     @property
     def name(self) -> str:
@@ -80,13 +88,50 @@ class NamedWriter(EventWriter):
             size = EVENT_HEADER_BYTES + len(event)
             with self._order:
                 check_number(number, self._last)
-                take = partial(self._writer.write, event, key, number=number)
-                ack = self._hand_over_call(take, 1, size)
+                if size > EVENT_BYTES_MAX:
+                    take = partial(self._writer.write, event, key, number=number)
+                    ack = self._hand_over_call(take, 1, size)
+                else:
+                    ack = self._join((event, key, number), size) or self._begin((event, key, number), size)
                 self._last = number or 0
                 return ack
         except HeadraceError as error:
             failure = outward(error)
         raise failure
+
+    def _begin(self, single: Single, size_bytes: int) -> Ack:
+        """Queue an event that others may join."""
+        singles = [single]
+        ack = self._hand_over_call(partial(self._take_singles, singles), 1, size_bytes)
+        self._singles, self._singles_ack = singles, ack
+        return ack
+
+    def _join(self, single: Single, size_bytes: int) -> Ack | None:
+        """Add an event to those that wait to be handed over, unless something else was given since."""
+        with self._lock:
+            ack = self._singles_ack
+            if ack is None or not self._queue or self._queue[-1][0] is not ack or not self._can_write():
+                return None
+            if ack.size_bytes + size_bytes > MANY_BYTES_MAX:
+                return None
+            self._singles.append(single)
+            ack.event_count += 1
+            ack.size_bytes += size_bytes
+            self._unacknowledged_bytes += size_bytes
+            return ack
+
+    def _take_singles(self, singles: list[Single]) -> on_loop.Ack:
+        """Give single events to the writer; nothing joins them any more."""
+        events, keys, numbers = map(list, zip(*singles, strict=True))
+        if None not in keys:
+            return self._writer.write_many(events, keys, numbers=numbers)
+        if keys.count(None) == len(keys):
+            return self._writer.write_many(events, numbers=numbers)
+        whole = on_loop.Ack(len(singles))
+        for event, key, number in singles:
+            part = self._writer.write(event, key, number=number)
+            part.add_done_callback(lambda part: whole.settle_part(part.error()))
+        return whole
 
     def write_large(
         self,
