@@ -43,6 +43,7 @@ async def test_a_large_event_is_written_like_any_other_between_those_of_its_key(
     assert set(system.store.segments) == {"s/t/0.#epoch.0"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [None, "etl"])
 async def test_large_events_in_batches_keep_their_place(system, client, name):
     system.controller.create("s", "t", 2)
@@ -64,6 +65,7 @@ async def _asynchronously(blocks):
         yield block
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("given", ["bytes", "path", "file", "pipe", "iterator", "asynchronous"])
 async def test_a_large_event_comes_from_anything_with_bytes(system, client, tmp_path, given):
     system.controller.create("s", "t")
@@ -218,6 +220,7 @@ async def test_large_events_are_stored_once_over_lost_connections_and_scales(sys
     assert not [name for name in system.store.segments if "transient" in name]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("by", ["events", "batches"])
 async def test_a_reader_refuses_what_is_larger_than_it_may_hold_once_and_says_where_it_is(system, client, by):
     system.controller.create("s", "t")
