@@ -18,7 +18,7 @@ ROOMS = {
     "client/connections": (1_140, "sockets, TLS and their failures"),
     "client/control": (1_850, "calls to the controller"),
     "client/face": (1_410, "the classes that users hold"),
-    "client/framing": (490, "events in bytes, and back"),
+    "client/framing": (500, "events in bytes, and back"),
     "client/groups": (2_560, "readers that share streams: states, updates, who reads what"),
     "client/reader": (3_520, "readers of events, bytes, columns, cuts"),
     "client/records": (900, "the envelope of records, one by one and in columns"),

@@ -10,6 +10,7 @@ from headrace.client.blocking import connect as connect_blocking
 from headrace.client.framing.event_framing import find_frames, payloads
 from headrace.client.records.envelope import encode_headers, prefix_of
 from headrace.errors import InvalidArgumentError, NoSuchStreamError, UnsupportedError
+from headrace.limits import EVENT_BYTES_MAX
 
 NOON = datetime(2026, 11, 25, 12, tzinfo=UTC)
 NOON_MS = 1_795_608_000_000
@@ -45,6 +46,31 @@ async def test_a_writer_wraps_what_it_is_given(system, client, segments):
             record(b"six", "k", 2),
         ]
     )
+
+
+async def test_a_writer_with_a_name_wraps_too_and_stores_each_number_once(system, client):
+    system.controller.create("s", "t", 2, tags=RECORDS)
+    for _ in range(2):
+        async with client.event_writer("s", "t", name="etl") as writer:
+            await writer.write(b"one", key="k", time=NOON, headers={"h": "x"}, number=0)
+            await writer.write_many([b"two", b"three"], "k", times=[1, 2], numbers=1)
+            await writer.write_many(pa.array([b"four", b"five"]), "k", times=pa.array([3, 4]), numbers=3)
+            await writer.write_atomic([b"six"], "k", times=[5], number=5)
+    assert stored(system) == [
+        record(b"one", "k", headers={"h": b"x"}),
+        *(record(value, "k", at) for at, value in enumerate([b"two", b"three", b"four", b"five", b"six"], 1)),
+    ]
+
+
+async def test_records_of_many_of_which_one_is_large_are_written_in_their_order(system, client):
+    system.controller.create("s", "t", tags=RECORDS)
+    large = b"x" * (EVENT_BYTES_MAX - 10)  # with what is in front of it too much for one append
+    async with client.event_writer("s", "t") as writer:
+        await writer.write_many([b"before", large, b"behind"], "k", times=NOON)
+        await writer.write(large, "k", time=NOON)
+    wanted = [record(each, "k") for each in (b"before", large, b"behind", large)]
+    assert [len(each) for each in stored(system)] == [len(each) for each in wanted]
+    assert stored(system) == wanted
 
 
 async def test_the_call_that_writes_at_once_wraps_too(system, client):
