@@ -8,6 +8,7 @@ import pytest
 
 from headrace.cli.main import main
 from headrace.client import ScalingPolicy, StreamConfiguration, connect
+from headrace.limits import EVENT_BYTES_MAX
 from headrace.model.key_space import KeyRange
 from headrace.testing import LocalServer
 from tests.integration.inspected_data import EAGER
@@ -145,13 +146,17 @@ async def test_a_stream_is_exported_from_a_running_server_while_it_is_written(tm
             async with client.byte_writer("demo", "bytes") as writer:
                 await writer.write(b"more")
             await client.truncate_stream(start)
+            large = [b"before", b"x" * (EVENT_BYTES_MAX + 1), b"behind"]
+            await client.create_stream("demo", "large", segments=1)
+            await client.write("demo/large", large)
             writing = asyncio.create_task(write(client, "scaled", range(100, 200)))
             words = ("--online", "--uri", server.uri, "--to", export)
-            code, out, err = await run("export", "demo/scaled", "demo/wide", "demo/bytes", *words, "--json")
+            streams = ("demo/scaled", "demo/wide", "demo/bytes", "demo/large")
+            code, out, err = await run("export", *streams, *words, "--json")
             assert code == 0, err
             await writing
             lines = {line["segment"]: line for line in map(json.loads, out.splitlines())}
-            assert len(lines) == 3 + 3 + 1
+            assert len(lines) == 3 + 3 + 1 + 1
             assert (lines["demo/bytes/0.#epoch.0"]["start"], lines["demo/bytes/0.#epoch.0"]["length"]) == (
                 256_000,
                 256_004,
@@ -159,10 +164,11 @@ async def test_a_stream_is_exported_from_a_running_server_while_it_is_written(tm
             code, _, err = await run("export", "demo/none", "--online", "--uri", server.uri, "--to", gone)
             assert (code, "demo/none" in err) == (2, True)
             words = ("--from", export, "--uri", server.uri)
-            for stream in ("scaled", "wide"):
+            for stream in ("scaled", "wide", "large"):
                 code, _, err = await run("import", f"demo/{stream}", *words, "--as", f"demo/{stream}-again")
                 assert code == 0, err
             assert await read(client, "wide-again") == await read(client, "wide")
+            assert [event.data async for event in client.read("demo/large-again")] == large
             found = await read(client, "scaled-again")
     for key, events in found.items():
         assert len(events) >= 100

@@ -5,6 +5,7 @@ import random
 import pytest
 
 from headrace.cli.event.given_events import (
+    EVENT_MAX,
     event_document,
     field_keyed_events,
     json_events,
@@ -14,7 +15,6 @@ from headrace.cli.event.given_events import (
     record_document,
 )
 from headrace.errors import InvalidArgumentError
-from headrace.limits import EVENT_BYTES_MAX
 
 SAMPLES = [
     b"text",
@@ -90,9 +90,9 @@ def test_what_is_no_event_is_refused_with_the_reason(line, reason):
 
 def test_an_event_beyond_the_limit_is_refused():
     parse = plain_events(None)
-    assert len(parse(bytes(EVENT_BYTES_MAX)).data) == EVENT_BYTES_MAX
-    with pytest.raises(InvalidArgumentError, match=f"larger than the limit of {EVENT_BYTES_MAX}"):
-        parse(bytes(EVENT_BYTES_MAX + 1))
+    assert len(parse(bytes(EVENT_MAX)).data) == EVENT_MAX
+    with pytest.raises(InvalidArgumentError, match=f"larger than the limit of {EVENT_MAX}"):
+        parse(bytes(EVENT_MAX + 1))
 
 
 def test_a_field_of_the_event_is_its_key_and_the_event_is_the_line_as_it_is():

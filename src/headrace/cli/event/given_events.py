@@ -17,8 +17,11 @@ from datetime import datetime
 from typing import Any, Final
 
 from headrace.errors import InvalidArgumentError
-from headrace.limits import EVENT_BYTES_MAX
+from headrace.limits import MIB
 from headrace.runtime.times import milliseconds_of
+
+EVENT_MAX: Final = 256 * MIB
+"""Bytes of one event: a reader takes so many without being told."""
 
 _MEMBERS: Final = (
     *("event", "event_base64", "key", "key_base64", "time", "headers", "headers_base64"),
@@ -203,8 +206,6 @@ def _member(document: dict[str, Any], name: str, default: Any) -> Any:
 def _checked(
     data: bytes, key: str | None, time_ms: int | None = None, headers: Mapping[str, bytes] | None = None
 ) -> GivenEvent:
-    if len(data) > EVENT_BYTES_MAX:
-        raise InvalidArgumentError(
-            f"has an event of {len(data)} bytes, larger than the limit of {EVENT_BYTES_MAX}"
-        )
+    if len(data) > EVENT_MAX:
+        raise InvalidArgumentError(f"has an event of {len(data)} bytes, larger than the limit of {EVENT_MAX}")
     return GivenEvent(data, key, time_ms, headers)

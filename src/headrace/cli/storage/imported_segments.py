@@ -9,8 +9,9 @@ from typing import Final
 
 from crc32c import crc32c
 
+from headrace.client.framing.event_framing import STORED_EVENT_BYTES_MAX
 from headrace.errors import DataCorruptionError
-from headrace.limits import EVENT_BYTES_MAX, EVENT_HEADER_BYTES, MIB
+from headrace.limits import EVENT_HEADER_BYTES, MIB
 from headrace.model.names import find_stream_segment
 from headrace.storage.transfer.export_format import LIST_NAME, ExportedSegment, decode_list
 from headrace.storage.transfer.header_layout import (
@@ -135,7 +136,7 @@ def _split(data: bytes, name: str, position: int) -> tuple[list[bytes], int]:
     at = 0
     while len(data) - at >= EVENT_HEADER_BYTES:
         kind, length = _HEADER.unpack_from(data, at)
-        if kind != 0 or not 0 <= length <= EVENT_BYTES_MAX:
+        if kind != 0 or not 0 <= length <= STORED_EVENT_BYTES_MAX:
             raise DataCorruptionError(
                 f"no event begins after {position + at} bytes: was it a stream of bytes? (--bytes)", path=name
             )

@@ -18,7 +18,7 @@ from headrace.limits import EVENT_BYTES_MAX, EVENT_HEADER_BYTES, KIB
 
 WINDOW_BYTES_MIN: Final = 64 * KIB
 WINDOW_BYTES_MAX: Final = 4 * (EVENT_BYTES_MAX + EVENT_HEADER_BYTES)
-"""Three events of the largest size are whole in it, and two of them are found."""
+"""Three events of the largest size of one append are whole in it, and two of them are found."""
 
 
 def find_last_frames(data: bytes | memoryview, *, from_boundary: bool) -> list[int]:
@@ -63,5 +63,5 @@ def _candidates(data: bytes | memoryview) -> tuple[list[int], list[int]]:
         lengths = lengths * 256 + raw[at + number]
     ends = at + EVENT_HEADER_BYTES + lengths
     # An empty event is no event: runs of zeros would be full of them.
-    usable = (lengths > 0) & (lengths <= EVENT_BYTES_MAX) & (ends <= len(data))
+    usable = (lengths > 0) & (ends <= len(data))
     return at[usable].tolist(), ends[usable].tolist()

@@ -68,5 +68,12 @@ def test_bytes_that_are_no_events_have_none():
     assert find_last_frames(b"plain text, " * 100, from_boundary=False) == []
     assert find_last_frames(b"", from_boundary=True) == []
     assert find_last_frames(bytes(1000), from_boundary=True) == []
-    too_long = bytes(4) + (EVENT_BYTES_MAX + 1).to_bytes(4, "big")
+    too_long = bytes(4) + (101).to_bytes(4, "big")
     assert find_last_frames(too_long + b"x" * 100, from_boundary=True) == []
+
+
+def test_an_event_that_took_several_appends_is_one_of_the_last():
+    payloads = [b"first", b"x" * (EVENT_BYTES_MAX + 1), b"last"]
+    whole = b"".join(map(framed, payloads))
+    assert find_last_frames(whole, from_boundary=True) == starts_of(payloads)
+    assert find_last_frames(whole, from_boundary=False) == starts_of(payloads)[1:]
