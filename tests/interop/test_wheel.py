@@ -256,7 +256,8 @@ async def test_a_stream_that_splits_by_itself_is_read_whole_and_in_order_per_key
     with running(server_kind, tmp_path, environment=environment) as server:
         manager = wheel.StreamManager(server.uri)
         manager.create_scope("s")
-        policy = wheel.StreamScalingPolicy.auto_scaling_policy_by_event_rate(100, 2, 1)
+        # A busy machine, or a log on bookies, writes less than half of what is meant below.
+        policy = wheel.StreamScalingPolicy.auto_scaling_policy_by_event_rate(20, 2, 1)
         manager.create_stream_with_policy("s", "load", policy)
         writer = manager.create_writer("s", "load")
         group = manager.create_reader_group("group", "s", "load")
