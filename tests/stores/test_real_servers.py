@@ -102,6 +102,6 @@ class TestLogs(OnServer, LogsContract):
             await logs.close()
 
     def make_logs(self):
-        bucket = LogBucket(self.uri, lambda: provider_at(self.uri))
-        self.made.append(make_logs("", system_runtime(), SMALL, bucket=bucket))
+        place = LogBucket(self.uri, lambda: provider_at(self.uri))
+        self.made.append(make_logs("", system_runtime(), SMALL, place=place))
         return self.made[-1]

@@ -19,6 +19,7 @@ FINAL = {
 WAITING_HELPS = {
     errors.ScopeNotEmptyError,
     errors.PreconditionError,
+    errors.ReaderOfflineError,  # which clients raise, and servers never do
     errors.UnauthenticatedError,  # one client refreshes its credentials then
 }
 

@@ -49,6 +49,10 @@ FAMILIES = {
 #: Requests of other layers: they cannot come from the segment store, and would be a bug.
 FOREIGN = (
     "EventNotDecoded",
+    "EventNotRecord",
+    "LargeEvent",
+    "ReaderOffline",
+    "WriterReplaced",
     "Scope",
     "Stream",
     "Transaction",
@@ -79,6 +83,8 @@ def make(kind):
         "attribute_id": bytes(16),
         "size_bytes": 1,
         "limit_bytes": 0,
+        "start": 0,
+        "end": 1,
         "path": "p",
         "holder": "h",
     }

@@ -256,10 +256,12 @@ class ObjectStoreChunkProvider:
         return StorageReadRefusedError(f"{what}: {reason} ({failure.text})", reason=reason)
 
     def _not_written(self, what: str, failure: Failure) -> StorageWriteError:
-        if failure.kind not in REFUSALS:
+        # Whatever is written need not be there before, but for its bucket.
+        kind = FailureKind.NO_BUCKET if failure.kind is FailureKind.ABSENT else failure.kind
+        if kind not in REFUSALS:
             return StorageWriteError(f"{what}: {failure.text}")
         self._renew(failure)
-        reason = self._advise(failure.kind)
+        reason = self._advise(kind)
         return StorageWriteRefusedError(f"{what}: {reason} ({failure.text})", reason=reason)
 
     def _renew(self, failure: Failure) -> None:
