@@ -8,6 +8,7 @@ import pytest
 
 from headrace.client import KeyRange
 from headrace.model.stream_cut import StreamCut
+from headrace.spark import register
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.cluster]
 
@@ -45,6 +46,17 @@ def test_a_batch_read_holds_every_event_once_across_scale_events(streams):
     assert chosen.orderBy("offset").first()["offset"] == 0
     given = streams.batch("in").schema("segment_id bigint, event binary").load()
     assert sorted(_collected(given)) == list(range(300))
+
+
+def test_many_segments_are_few_tasks_and_one_segment_may_be_several(streams):
+    register(streams.spark)
+    streams.make("in", segments=16)
+    streams.write("in", range(100), keys=50)
+    cores = streams.spark.sparkContext.defaultParallelism
+    for options, count in (({}, cores), ({"max_partitions": "5"}, 5), ({"min_partitions": "20"}, 20)):
+        frame = streams.batch("in", **options).load()
+        assert frame.rdd.getNumPartitions() == count
+        assert sorted(_collected(frame)) == list(range(100))
 
 
 def test_cuts_bound_a_batch_read_and_truncation_is_reported(streams):
@@ -103,7 +115,7 @@ def test_metadata_tells_streams_cuts_and_segments(streams):
     [
         ({"columns": "event,colour"}, "colour"),
         ({"start_stream_cut": "yesterday"}, "not a stream cut"),
-        ({"min_partitions": "4"}, "min_partitions"),
+        ({"min_partitions": "0"}, "min_partitions"),
         ({"batch_bytes": "many"}, "batch_bytes"),
         ({"fail_on_data_loss": "perhaps"}, "fail_on_data_loss"),
         ({"batchBytes": "5000"}, "batch_bytes does"),

@@ -34,4 +34,6 @@ def register(spark: SparkSession, *, workers: bool = True) -> None:
         from headrace.spark.worker_check import check_workers
 
         check_workers(spark)
-    spark.dataSource.register(HeadraceDataSource)
+    context = getattr(spark, "_sc", None)  # a session of Spark Connect has none
+    known = {"parallelism": 0 if context is None else context.defaultParallelism}
+    spark.dataSource.register(type(HeadraceDataSource.__name__, (HeadraceDataSource,), known))

@@ -1,4 +1,4 @@
-"""Batch reads: everything between two cuts, one partition per segment of each stream."""
+"""Batch reads: everything between two cuts."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from headrace.spark.cuts import given_cut
 from headrace.spark.options import SourceOptions
 from headrace.spark.partitioning import Position, plan_ranges
 from headrace.spark.presence import present_streams
-from headrace.spark.segment_partition import lost, make_partitions, read_partition
+from headrace.spark.range_groups import SegmentRange
+from headrace.spark.segment_partition import lost, make_partitions, present_ranges, read_partition
 from headrace.spark.stream_choice import split_name
 from headrace.spark.stream_graph import ClientStreamGraph
 
@@ -27,12 +28,14 @@ class HeadraceReader(DataSourceReader):
     def partitions(self) -> list[InputPartition]:
         options = self._options
         client = client_for(options.connection)
-        partitions: list[InputPartition] = []
-        for name in present_streams(client, options.choice):
-            partitions += self._of_stream(ClientStreamGraph(client, *split_name(name)))
-        return partitions
+        graphs = {
+            name: ClientStreamGraph(client, *split_name(name))
+            for name in present_streams(client, options.choice)
+        }
+        ranges = [each for graph in graphs.values() for each in self._ranges(graph)]
+        return make_partitions(ranges, graphs, options.partitions)
 
-    def _of_stream(self, graph: ClientStreamGraph) -> list[InputPartition]:
+    def _ranges(self, graph: ClientStreamGraph) -> list[SegmentRange]:
         options = self._options
         graph.refresh()
         start = self._position(options.start, graph, graph.head)
@@ -43,7 +46,7 @@ class HeadraceReader(DataSourceReader):
             if options.fail_on_data_loss:
                 raise lost(error) from error
             ranges = plan_ranges(graph.move_to_head(start), end, graph)
-        return make_partitions(ranges, graph, fail_on_data_loss=options.fail_on_data_loss)
+        return present_ranges(ranges, graph, fail_on_data_loss=options.fail_on_data_loss)
 
     def _position(self, text: str, graph: ClientStreamGraph, unbounded: Callable[[], Position]) -> Position:
         if text == "unbounded":

@@ -62,6 +62,8 @@ _MEANT_FOR: Final[dict[str, frozenset[Door]]] = {
     "batch_bytes": _READS,
     "fail_on_data_loss": _READS,
     "metadata": _READS,
+    "min_partitions": _READS,
+    "max_partitions": _READS,
     "direct_read": _READS,
     "approx_bytes_per_trigger": frozenset({Door.STREAM_READ}),
     "key_order": frozenset({Door.STREAM_READ}),
@@ -76,7 +78,6 @@ _MEANT_FOR: Final[dict[str, frozenset[Door]]] = {
     "allow_complete": frozenset({Door.STREAM_WRITE}),
 }
 NOT_BUILT: Final = {
-    "min_partitions": "segments cannot be split between events yet; scale the stream for more partitions",
     "auth_env": "HEADRACE_USER and HEADRACE_PASSWORD of the environment count when no option says who asks",
     "tls_server_name": "connect with the name that the server's certificate carries",
 }

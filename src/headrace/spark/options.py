@@ -17,6 +17,7 @@ from headrace.spark.connection_options import (
 )
 from headrace.spark.option_names import Door
 from headrace.spark.option_reader import OptionReader
+from headrace.spark.range_groups import PartitionBounds
 from headrace.spark.stream_choice import StreamChoice, choose_by_name, choose_by_rule
 
 COLUMNS: Final = {
@@ -36,6 +37,7 @@ METADATA_SCHEMAS: Final = {
 }
 
 _READ_BYTES_MAX: Final = 8 << 20
+_PARTITIONS_MAX: Final = 100_000
 _WORDS: Final = ("earliest", "latest", "unbounded")
 _AT: Final = "at "
 """Begins a start or end that is a time; no cut as text begins so."""
@@ -60,6 +62,7 @@ class SourceOptions:
     fail_on_data_loss: bool
     offset_wait_ms: int
     metadata: str
+    partitions: PartitionBounds
     replaces_invalid: bool = False
     """Whether bytes that are no UTF-8 become replacement characters in an event that is text."""
     is_text: bool = False
@@ -109,8 +112,24 @@ def parse_source(options: Mapping[str, str], *, streaming: bool) -> SourceOption
         offset_wait_ms=reader.number("offset_wait_ms", 100, low=0, high=60_000),
         metadata=metadata,
         replaces_invalid=reader.choice("invalid_utf8", "error", ("error", "replace")) == "replace",
+        partitions=_partitions(reader, streaming=streaming),
         without_meaning=reader.without_meaning,
     )
+
+
+def _partitions(reader: OptionReader, *, streaming: bool) -> PartitionBounds:
+    bounds = PartitionBounds(
+        reader.limit("min_partitions", high=_PARTITIONS_MAX),
+        reader.limit("max_partitions", high=_PARTITIONS_MAX),
+    )
+    if bounds.high and bounds.low > bounds.high:
+        raise InvalidArgumentError("option min_partitions is larger than max_partitions")
+    if bounds.low and streaming and reader.text("key_order").lower() != "none":
+        raise InvalidArgumentError(
+            "option min_partitions divides segments, whose events of one key may then be read in any order: "
+            "set key_order=none if that is meant, or scale the stream for more partitions"
+        )
+    return bounds
 
 
 def time_of(edge: str) -> int | None:

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import dataclasses
 import logging
+import os
 from functools import lru_cache
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from pyspark.sql.datasource import (
     DataSource,
@@ -31,6 +32,9 @@ _log: Final = logging.getLogger(__name__)
 
 class HeadraceDataSource(DataSource):
     """A stream as a table: one row per event."""
+
+    parallelism: ClassVar[int] = 0
+    """Of the session, if it registered the format itself: a class that is shipped has it."""
 
     @sentence_first
     def __init__(self, options: dict[str, str]) -> None:
@@ -77,7 +81,7 @@ class HeadraceDataSource(DataSource):
             return MetadataReader(options)
         from headrace.spark.batch import HeadraceReader
 
-        return HeadraceReader(_with_columns(options, schema))
+        return HeadraceReader(self._with_session(_with_columns(options, schema)))
 
     # Not with its sentence alone: Spark fails again while it tidies up after a reader that was not made, and
     # that failure would be all there is.
@@ -86,7 +90,13 @@ class HeadraceDataSource(DataSource):
 
         options = parse_source(self.options, streaming=True)
         _report(options.without_meaning, Door.STREAM_READ)
-        return HeadraceStreamReader(_with_columns(options, schema))
+        return HeadraceStreamReader(self._with_session(_with_columns(options, schema)))
+
+    def _with_session(self, options: SourceOptions) -> SourceOptions:
+        parallelism = self.parallelism or os.cpu_count() or 1
+        return dataclasses.replace(
+            options, partitions=dataclasses.replace(options.partitions, parallelism=parallelism)
+        )
 
     @sentence_first
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:

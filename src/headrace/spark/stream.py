@@ -32,7 +32,8 @@ from headrace.spark.offsets import cuts_offset, is_symbolic, parse_cuts, symboli
 from headrace.spark.options import SourceOptions
 from headrace.spark.partitioning import Position, shares_of
 from headrace.spark.presence import chosen_streams
-from headrace.spark.segment_partition import lost, make_partitions, read_partition
+from headrace.spark.range_groups import SegmentRange
+from headrace.spark.segment_partition import lost, make_partitions, present_ranges, read_partition
 from headrace.spark.stream_choice import split_name
 from headrace.spark.stream_graph import ClientStreamGraph
 
@@ -131,21 +132,21 @@ class HeadraceStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if is_symbolic(start) and start["start"] == "latest":
             return []  # the first batch only notes the position
         known = {} if is_symbolic(start) else parse_cuts(start)
-        partitions: list[InputPartition] = []
+        ranges: list[SegmentRange] = []
+        graphs: dict[str, ClientStreamGraph] = {}
         for name, last in parse_cuts(end).items():
             try:
                 stream = self._streams.get(name) or self._open(name)
                 first = known.get(name)
                 if first is None:
                     first = stream.resolve(start["start"]) if is_symbolic(start) else stream.graph.head()
-                ranges = stream.ranges(first, last)
+                wanted = stream.ranges(first, last)
             except NoSuchStreamError as error:
                 self._report_gone([name], error)
                 continue
-            partitions += make_partitions(
-                ranges, stream.graph, fail_on_data_loss=self._options.fail_on_data_loss
-            )
-        return partitions
+            graphs[name] = stream.graph
+            ranges += present_ranges(wanted, stream.graph, fail_on_data_loss=self._options.fail_on_data_loss)
+        return make_partitions(ranges, graphs, self._options.partitions)
 
     # ------------------------------------------------------------------------------ which streams there are
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import logging
 from bisect import bisect_left
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Final
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final
 
 from headrace.client.blocking import BlockingClient
 from headrace.client.framing.event_framing import find_frames
@@ -17,6 +17,18 @@ from headrace.spark.partitioning import Position, SegmentFacts, later_of
 _log: Final = logging.getLogger(__name__)
 
 _REMEMBERED_MAX: Final = 100_000
+
+
+def frames_of(blocks: Iterable[memoryview], offset: int) -> Iterator[tuple[int, Any]]:
+    """Yield where each part of some bytes begins, which is at ``offset`` at first, and the frames in it."""
+    rest = b""
+    for block in blocks:
+        data = memoryview(rest + block) if rest else block
+        frames = find_frames(data)
+        consumed = int(frames[-1])
+        yield offset, frames
+        offset += consumed
+        rest = bytes(data[consumed:])
 
 
 class ClientStreamGraph:
@@ -81,21 +93,29 @@ class ClientStreamGraph:
         Raises:
             SegmentTruncatedError: the bytes at ``start`` are gone.
         """
-        if target >= end:
-            return end
-        with self._client.read_segment_range(self.scope, self.stream, segment_id, start, end) as part:
-            rest = b""
-            for block in part.blocks():
-                data = memoryview(rest + block) if rest else block
-                frames = find_frames(data)
-                consumed = int(frames[-1])
-                if start + consumed >= target:
-                    return start + int(frames[bisect_left(frames, target - start)])
-                start += consumed
-                rest = bytes(data[consumed:])
-        raise DataCorruptionError(
-            f"{self.scope}/{self.stream} segment {segment_id} has no event end at {end}"
-        )
+        (found,) = self.event_boundaries(segment_id, start, [target], end)
+        return found
+
+    def event_boundaries(self, segment_id: int, start: int, targets: Sequence[int], end: int) -> list[int]:
+        """Return of each target, ascending, the first event boundary at or behind it, at most ``end``.
+
+        Raises:
+            SegmentTruncatedError: the bytes at ``start`` are gone.
+        """
+        found: list[int] = []
+        wanted = [target for target in targets if target < end]
+        if wanted:
+            with self._client.read_segment_range(self.scope, self.stream, segment_id, start, end) as part:
+                for begin, frames in frames_of(part.blocks(), start):
+                    while len(found) < len(wanted) and begin + int(frames[-1]) >= wanted[len(found)]:
+                        found.append(begin + int(frames[bisect_left(frames, wanted[len(found)] - begin)]))
+                    if len(found) == len(wanted):
+                        break
+                else:
+                    raise DataCorruptionError(
+                        f"{self.scope}/{self.stream} segment {segment_id} has no event end at {end}"
+                    )
+        return found + [end] * (len(targets) - len(wanted))
 
     # ------------------------------------------------------------------------------ edges of the stream
 

@@ -39,7 +39,6 @@ def test_an_alias_and_its_option_may_agree_and_not_differ():
         ("assign", "{}", UnsupportedError, "start_stream_cut"),
         ("includeHeaders", "true", UnsupportedError, "no headers"),
         ("startingOffsetsByTimestamp", "{}", UnsupportedError, "start_timestamp"),
-        ("minPartitions", "4", UnsupportedError, "scale the stream"),
     ],
 )
 def test_what_means_something_else_is_refused_with_what_to_do(option, value, error, sentence):

@@ -1,10 +1,12 @@
 """A library that is missing is said in one sentence, before Spark starts a worker that needs it."""
 
+import pickle
 import shutil
 import sys
 from types import SimpleNamespace
 
 import pytest
+from pyspark import cloudpickle
 
 import headrace
 from headrace.errors import PreconditionError, UnsupportedError
@@ -18,7 +20,7 @@ class Session:
     def __init__(self, program=sys.executable, master="local[2]", answers=()):
         self.registered = []
         self._sc = self
-        self.pythonExec, self.master = program, master
+        self.pythonExec, self.master, self.defaultParallelism = program, master, 3
         self.answers = answers
 
     @property
@@ -46,14 +48,13 @@ class Session:
 def test_neither_a_session_nor_a_worker_gets_a_source_that_lacks_a_library(name, monkeypatch):
     session = Session()
     register(session)
-    assert session.registered == [HeadraceDataSource]
     monkeypatch.setitem(sys.modules, name, None)
     said = rf"^the format headrace of Spark needs {name}, .*pip install 'headrace\[spark\]'$"
     with pytest.raises(UnsupportedError, match=said):
         register(session)
     with pytest.raises(UnsupportedError, match=said):
         HeadraceDataSource({})
-    assert session.registered == [HeadraceDataSource]
+    assert [each.name() for each in session.registered] == ["headrace"]
 
 
 MINE = f"{sys.version_info[0]}.{sys.version_info[1]}"
@@ -71,7 +72,8 @@ def test_workers_of_the_same_kind_are_taken(monkeypatch):
     register(session)
     session._sc = None  # a session of Spark Connect
     register(session)
-    assert session.registered == [HeadraceDataSource] * 2
+    shipped = [pickle.loads(cloudpickle.dumps(each)) for each in session.registered]
+    assert [(each.name(), each.parallelism) for each in shipped] == [("headrace", 3), ("headrace", 0)]
 
 
 @pytest.mark.parametrize(
