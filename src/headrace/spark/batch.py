@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from itertools import chain
 from typing import Any
 
 from pyspark.sql.datasource import DataSourceReader, InputPartition
@@ -11,10 +12,12 @@ from headrace.errors import NoSuchSegmentError
 from headrace.spark.client_cache import client_for
 from headrace.spark.cuts import given_cut
 from headrace.spark.options import SourceOptions
+from headrace.spark.partition_reader import PartitionReader, lost
 from headrace.spark.partitioning import Position, plan_ranges
+from headrace.spark.planned_partitions import make_partitions, present_ranges
 from headrace.spark.presence import present_streams
+from headrace.spark.questions import ask_all
 from headrace.spark.range_groups import SegmentRange
-from headrace.spark.segment_partition import lost, make_partitions, present_ranges, read_partition
 from headrace.spark.stream_choice import split_name
 from headrace.spark.stream_graph import ClientStreamGraph
 
@@ -25,6 +28,9 @@ class HeadraceReader(DataSourceReader):
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
 
+    def __reduce__(self) -> tuple[Callable[..., PartitionReader], tuple[SourceOptions]]:
+        return PartitionReader, (self._options,)
+
     def partitions(self) -> list[InputPartition]:
         options = self._options
         client = client_for(options.connection)
@@ -32,8 +38,8 @@ class HeadraceReader(DataSourceReader):
             name: ClientStreamGraph(client, *split_name(name))
             for name in present_streams(client, options.choice)
         }
-        ranges = [each for graph in graphs.values() for each in self._ranges(graph)]
-        return make_partitions(ranges, graphs, options.partitions)
+        ranges = ask_all(self._ranges, list(graphs.values()))
+        return make_partitions(list(chain.from_iterable(ranges)), graphs, options.partitions)
 
     def _ranges(self, graph: ClientStreamGraph) -> list[SegmentRange]:
         options = self._options
@@ -56,4 +62,4 @@ class HeadraceReader(DataSourceReader):
         return graph.tail() if text == "latest" else given_cut(text, graph)
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
-        return read_partition(self._options, partition)
+        return PartitionReader(self._options).read(partition)

@@ -8,6 +8,7 @@ from typing import TypeVar
 from headrace.errors import NoSuchSegmentError, SegmentTruncatedError
 from headrace.spark.cuts import given_cut
 from headrace.spark.options import SourceOptions
+from headrace.spark.partition_reader import lost
 from headrace.spark.partitioning import (
     Position,
     SegmentRead,
@@ -16,7 +17,6 @@ from headrace.spark.partitioning import (
     earlier_of,
     plan_ranges,
 )
-from headrace.spark.segment_partition import lost
 from headrace.spark.stream_graph import ClientStreamGraph
 
 T = TypeVar("T")

@@ -35,6 +35,11 @@ def is_symbolic(offset: Mapping[str, Any]) -> bool:
     return "start" in offset
 
 
+def is_word(start: str) -> bool:
+    """Tell whether a start means another position later on, so that what it means has to be noted first."""
+    return start in {"earliest", "latest"}
+
+
 def parse_cuts(offset: Mapping[str, Any]) -> dict[str, dict[int, int]]:
     """Return ``scope/stream`` -> segment id -> offset of what a checkpoint stores, in any version.
 

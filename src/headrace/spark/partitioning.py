@@ -35,6 +35,19 @@ class SegmentRead:
     end: int
 
 
+@dataclass(frozen=True, slots=True)
+class SegmentShare:
+    """How much of a segment a batch is to have from ``start`` on, at most to ``end``, in whole events."""
+
+    segment_id: int
+    start: int
+    target: int
+    """The first event boundary at or behind it is far enough."""
+    end: int
+    events: int = 0
+    """No more of them; 0 is no limit."""
+
+
 class StreamGraph(Protocol):
     """What the planner asks about a stream. Answers about sealed segments never change."""
 
@@ -43,8 +56,8 @@ class StreamGraph(Protocol):
     def successors(self, segment_id: int) -> Mapping[int, Sequence[int]]:
         """Successor -> its predecessors; empty if the segment is active or the stream ends with it."""
 
-    def event_boundary(self, segment_id: int, start: int, target: int, end: int) -> int:
-        """The first event boundary at or behind ``target``, known from ``start``; at most ``end``."""
+    def event_boundaries(self, shares: Sequence[SegmentShare]) -> Sequence[int]:
+        """Where each share ends."""
 
 
 Position = dict[int, int]
@@ -129,12 +142,12 @@ def advance(
     total = sum(available.values())
     if bytes_max <= 0 or total <= bytes_max:
         return {**start, **{segment_id: limits[segment_id] for segment_id in available}}
-    target = dict(start)
+    shares = []
     for segment_id, size in available.items():
         share = -(-size * bytes_max // total)  # rounded up, so that no segment starves beside a busy one
         offset = start[segment_id]
-        target[segment_id] = graph.event_boundary(segment_id, offset, offset + share, limits[segment_id])
-    return target
+        shares.append(SegmentShare(segment_id, offset, offset + share, limits[segment_id]))
+    return {**start, **dict(zip(available, graph.event_boundaries(shares), strict=True))}
 
 
 def available_bytes(

@@ -1,9 +1,10 @@
 """Streaming reads: offsets that survive restarts, batches that follow scaling, limits, AvailableNow.
 
 Spark plans in one process per query and reads in workers; nothing passes between them but
-partitions. The first batch of a query is empty: it only writes the position that "latest" or "earliest" meant
-into the checkpoint, because Spark asks for the initial offset twice and again after a crash. The same goes
-for a stream that appears later: one batch notes its head, the next one reads.
+partitions. The first batch of a query is empty where it begins at "latest" or "earliest": it only writes the
+position that this meant into the checkpoint, because Spark asks for the initial offset twice and again after
+a crash. The same goes for a stream that appears later: one batch notes its head, the next one reads.
+Where the next batch ends is found out while this one is read, if a limit makes that dear.
 """
 
 from __future__ import annotations
@@ -28,12 +29,15 @@ from headrace.limits import INT64_MAX
 from headrace.spark.client_cache import client_for
 from headrace.spark.creation import ensure_stream
 from headrace.spark.followed_stream import FollowedStream
-from headrace.spark.offsets import cuts_offset, is_symbolic, parse_cuts, symbolic_offset
+from headrace.spark.look_ahead import LookAhead
+from headrace.spark.offsets import cuts_offset, is_symbolic, is_word, parse_cuts, symbolic_offset
 from headrace.spark.options import SourceOptions
+from headrace.spark.partition_reader import PartitionReader, lost
 from headrace.spark.partitioning import Position, shares_of
+from headrace.spark.planned_partitions import make_partitions, present_ranges
 from headrace.spark.presence import chosen_streams
+from headrace.spark.questions import ask_all
 from headrace.spark.range_groups import SegmentRange
-from headrace.spark.segment_partition import lost, make_partitions, present_ranges, read_partition
 from headrace.spark.stream_choice import split_name
 from headrace.spark.stream_graph import ClientStreamGraph
 
@@ -52,11 +56,14 @@ class HeadraceStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._streams: dict[str, FollowedStream] = {}
         """Those that are there, by full name, as the last look saw them."""
         self._latest: Offset | None = None
+        self._limit: ReadLimit | None = None
+        """That of the last batch, if it had one."""
+        self._ahead = LookAhead()
         self._target: list[str] | None = None
         """The streams of AvailableNow: those of its beginning."""
 
-    def __reduce__(self) -> tuple[Callable[..., HeadraceStreamReader], tuple[SourceOptions]]:
-        return HeadraceStreamReader, (self._options,)
+    def __reduce__(self) -> tuple[Callable[..., PartitionReader], tuple[SourceOptions]]:
+        return PartitionReader, (self._options,)
 
     # ------------------------------------------------------------------------------ planning
 
@@ -74,12 +81,30 @@ class HeadraceStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:  # noqa: N802 - Spark's name
         known = None if is_symbolic(start) else parse_cuts(start)
+        ahead = self._ahead.take(start)
         self._look(known)
-        latest = self._next(start, known, limit)
+        if ahead is not None and limit == self._limit and parse_cuts(ahead).keys() == self._streams.keys():
+            latest = ahead
+        else:
+            latest = self._next(start, known, limit)
+        self._limit = limit if self._is_limit(limit) else None
         if latest == start and self._target is None:
             latest = self._wait_for_news(start, known, limit)
-        self._latest = cuts_offset({name: each.graph.tail() for name, each in self._streams.items()})
+        self._latest = self._tails()
         return latest
+
+    def _tails(self) -> Offset:
+        return cuts_offset({name: each.graph.tail() for name, each in self._streams.items()})
+
+    def _is_limit(self, limit: ReadLimit) -> bool:
+        return isinstance(limit, ReadMaxBytes) and limit.max_bytes < INT64_MAX
+
+    def _find_ahead(self, start: Offset, limit: ReadLimit) -> Offset | None:
+        """Return where the batch behind ``start`` ends, if it is a full one; else the tail is looked at when
+        it is wanted.
+        """
+        found = self._next(start, parse_cuts(start), limit)
+        return None if found in (start, self._tails()) else found
 
     def reportLatestOffset(self) -> Offset | None:  # noqa: N802 - Spark's name
         return self._latest
@@ -95,7 +120,7 @@ class HeadraceStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             if left_s <= 0:
                 break
             pause.wait(min(wait_s, left_s))
-            if not all(self._follow(name) for name in list(self._streams)):
+            if not all(ask_all(self._follow, list(self._streams))):
                 break  # one disappeared: the next call judges
             latest = self._next(start, known, limit)
             if latest != start:
@@ -108,8 +133,10 @@ class HeadraceStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         noted: dict[str, Position] = {}
         reached: dict[str, Position] = {}
         for name, stream in self._streams.items():
-            if known is None:
+            if known is None and is_word(start["start"]):
                 noted[name] = stream.resolve(start["start"])
+            elif known is None:
+                reached[name] = stream.resolve(start["start"])
             elif name in known:
                 reached[name] = stream.within(known[name])
             else:
@@ -131,6 +158,7 @@ class HeadraceStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def partitions(self, start: Offset, end: Offset) -> list[InputPartition]:
         if is_symbolic(start) and start["start"] == "latest":
             return []  # the first batch only notes the position
+        self._ahead.take(start)
         known = {} if is_symbolic(start) else parse_cuts(start)
         ranges: list[SegmentRange] = []
         graphs: dict[str, ClientStreamGraph] = {}
@@ -146,7 +174,11 @@ class HeadraceStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 continue
             graphs[name] = stream.graph
             ranges += present_ranges(wanted, stream.graph, fail_on_data_loss=self._options.fail_on_data_loss)
-        return make_partitions(ranges, graphs, self._options.partitions)
+        partitions = make_partitions(ranges, graphs, self._options.partitions)
+        limit = self._limit
+        if limit is not None:
+            self._ahead.begin(end, lambda: self._find_ahead(end, limit))
+        return partitions
 
     # ------------------------------------------------------------------------------ which streams there are
 
@@ -170,7 +202,9 @@ class HeadraceStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 f"the checkpoint belongs to stream {', '.join(known)}, the query reads {options.choice}: use "
                 "another checkpoint location"
             )
-        present = [name for name in chosen if self._follow(name)]
+        present = [
+            name for name, is_there in zip(chosen, ask_all(self._follow, chosen), strict=True) if is_there
+        ]
         if known is not None:
             self._report_gone([name for name in known if name not in present])
         for name in chosen:
@@ -215,7 +249,7 @@ class HeadraceStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     # ------------------------------------------------------------------------------ reading
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
-        return read_partition(self._options, partition)
+        return PartitionReader(self._options).read(partition)
 
     def commit(self, end: Offset) -> None:
         """A query owns nothing between its batches."""

@@ -9,26 +9,16 @@ from typing import Any, Final
 
 from headrace.client.blocking import BlockingClient
 from headrace.client.framing.event_framing import find_frames
-from headrace.errors import DataCorruptionError
+from headrace.errors import DataCorruptionError, NoSuchSegmentError
+from headrace.limits import INT64_MAX
 from headrace.model.key_space import KeyRange
 from headrace.model.stream_cut import COMPLETED, StreamCut
-from headrace.spark.partitioning import Position, SegmentFacts, later_of
+from headrace.spark.partitioning import Position, SegmentFacts, SegmentShare, later_of
+from headrace.spark.questions import ask_all
 
 _log: Final = logging.getLogger(__name__)
 
 _REMEMBERED_MAX: Final = 100_000
-
-
-def frames_of(blocks: Iterable[memoryview], offset: int) -> Iterator[tuple[int, Any]]:
-    """Yield where each part of some bytes begins, which is at ``offset`` at first, and the frames in it."""
-    rest = b""
-    for block in blocks:
-        data = memoryview(rest + block) if rest else block
-        frames = find_frames(data)
-        consumed = int(frames[-1])
-        yield offset, frames
-        offset += consumed
-        rest = bytes(data[consumed:])
 
 
 class ClientStreamGraph:
@@ -87,35 +77,55 @@ class ClientStreamGraph:
             self._successors[segment_id] = found
         return found
 
-    def event_boundary(self, segment_id: int, start: int, target: int, end: int) -> int:
-        """Walk the frames from ``start``, which costs a transfer of those bytes: the server knows no events.
+    def event_boundaries(self, shares: Sequence[SegmentShare]) -> list[int]:
+        """Walk the frames of all segments at once, which costs a transfer: the server knows no events.
 
         Raises:
-            SegmentTruncatedError: the bytes at ``start`` are gone.
+            SegmentTruncatedError: the bytes at a start are gone.
         """
-        (found,) = self.event_boundaries(segment_id, start, [target], end)
-        return found
+        return ask_all(self._end_of_share, shares)
 
-    def event_boundaries(self, segment_id: int, start: int, targets: Sequence[int], end: int) -> list[int]:
-        """Return of each target, ascending, the first event boundary at or behind it, at most ``end``.
+    def _end_of_share(self, share: SegmentShare) -> int:
+        if share.target >= share.end and not share.events:
+            return share.end
+        left = share.events or INT64_MAX
+        for begin, frames in self._frames(share.segment_id, share.start, share.end):
+            place = min(bisect_left(frames, share.target - begin), left)
+            if place < len(frames):
+                return begin + int(frames[place])
+            left -= len(frames) - 1
+        return share.end
+
+    def find_edges(self, segment_id: int, start: int, targets: Sequence[int], end: int) -> list[int]:
+        """Return of each target, ascending and in front of ``end``, the first event boundary at or behind it.
 
         Raises:
             SegmentTruncatedError: the bytes at ``start`` are gone.
         """
         found: list[int] = []
-        wanted = [target for target in targets if target < end]
-        if wanted:
-            with self._client.read_segment_range(self.scope, self.stream, segment_id, start, end) as part:
-                for begin, frames in frames_of(part.blocks(), start):
-                    while len(found) < len(wanted) and begin + int(frames[-1]) >= wanted[len(found)]:
-                        found.append(begin + int(frames[bisect_left(frames, wanted[len(found)] - begin)]))
-                    if len(found) == len(wanted):
-                        break
-                else:
-                    raise DataCorruptionError(
-                        f"{self.scope}/{self.stream} segment {segment_id} has no event end at {end}"
-                    )
-        return found + [end] * (len(targets) - len(wanted))
+        if not targets:
+            return found
+        for begin, frames in self._frames(segment_id, start, end):
+            while begin + int(frames[-1]) >= targets[len(found)]:
+                found.append(begin + int(frames[bisect_left(frames, targets[len(found)] - begin)]))
+                if len(found) == len(targets):
+                    return found
+        return found
+
+    def _frames(self, segment_id: int, start: int, end: int) -> Iterator[tuple[int, Any]]:
+        """Yield where some bytes begin, and where events begin and end in them."""
+        rest = b""
+        with self._client.read_segment_range(self.scope, self.stream, segment_id, start, end) as part:
+            for block in part.blocks():
+                data = memoryview(rest + block) if rest else block
+                frames = find_frames(data)
+                yield start, frames
+                start += int(frames[-1])
+                rest = bytes(data[int(frames[-1]) :])
+        if start != end:
+            raise DataCorruptionError(
+                f"{self.scope}/{self.stream} segment {segment_id} has no event end at {end}"
+            )
 
     # ------------------------------------------------------------------------------ edges of the stream
 
@@ -166,9 +176,12 @@ class ClientStreamGraph:
                 leaves[segment_id] = self.facts(segment_id).length
         return dict(sorted(leaves.items()))
 
-    def start_of(self, segment_id: int) -> int:
-        """Return where the segment begins now. Raises NoSuchSegmentError."""
-        return self._client.segment_info(self.scope, self.stream, segment_id).start_offset
+    def find_start(self, segment_id: int) -> int | None:
+        """Return where the segment begins now; None if it is gone."""
+        try:
+            return self._client.segment_info(self.scope, self.stream, segment_id).start_offset
+        except NoSuchSegmentError:
+            return None
 
     def key_ranges(self, segment_ids: Iterable[int]) -> dict[int, KeyRange]:
         """Return the key ranges of segments, without those that never existed."""

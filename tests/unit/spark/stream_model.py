@@ -17,7 +17,6 @@ class StreamModel:
         self.heirs = defaultdict(dict)
         self.epoch = 0
         self.numbers = defaultdict(int)
-        self.boundaries_asked = 0
 
     @property
     def active(self):
@@ -85,12 +84,15 @@ class ModelGraph:
     def successors(self, segment_id):
         return dict(self.model.heirs[segment_id])
 
-    def event_boundary(self, segment_id, start, target, end):
-        assert start < target
-        self.model.boundaries_asked += 1
-        at = 0
-        for _, _, size in self.model.events[segment_id]:
-            if at >= target:
+    def event_boundaries(self, shares):
+        return [self._boundary(each) for each in shares]
+
+    def _boundary(self, share):
+        assert share.start < share.target
+        at, count = 0, 0
+        for _, _, size in self.model.events[share.segment_id]:
+            if at >= share.target or at >= share.end or (share.events and count == share.events):
                 break
+            count += at >= share.start
             at += size
-        return min(max(at, target), end) if at >= target else end
+        return min(at, share.end)

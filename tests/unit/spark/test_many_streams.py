@@ -8,7 +8,7 @@ import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes
 
 from headrace.errors import InvalidArgumentError, NoSuchStreamError, PreconditionError
-from headrace.spark import batch, client_cache, segment_partition, stream
+from headrace.spark import batch, client_cache, partition_reader, stream
 from headrace.spark.options import parse_source
 from headrace.spark.partitioning import shares_of
 from headrace.spark.stream_choice import STREAMS_MAX
@@ -52,7 +52,7 @@ class FakeSystem:
 @pytest.fixture
 def system(monkeypatch):
     made = FakeSystem()
-    for module in (batch, stream, segment_partition, client_cache):
+    for module in (batch, stream, partition_reader, client_cache):
         monkeypatch.setattr(module, "client_for", lambda _: made)
     return made
 

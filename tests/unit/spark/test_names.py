@@ -132,11 +132,11 @@ def test_a_refused_spelling_of_the_key_says_rename_or_drop(store, case_sensitive
 
 @pytest.fixture
 def stored(monkeypatch):
-    from headrace.spark import batch, segment_partition
+    from headrace.spark import batch, partition_reader
 
     model = StreamModel()
     model.append(1, 20)
-    for module in (batch, segment_partition):
+    for module in (batch, partition_reader):
         monkeypatch.setattr(module, "client_for", lambda _: FakeClient(model))
 
 
