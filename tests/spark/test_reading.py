@@ -1,14 +1,16 @@
 """Batch and streaming reads through a real Spark against a real server."""
 
+import json
 import time
 from collections import Counter
 from datetime import UTC, datetime
 
 import pytest
 
-from headrace.client import KeyRange
+from headrace.client import ClientConfig, KeyRange
 from headrace.model.stream_cut import StreamCut
 from headrace.spark import register
+from headrace.spark.subscription import GroupCalls
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.cluster]
 
@@ -119,7 +121,7 @@ def test_metadata_tells_streams_cuts_and_segments(streams):
         ({"batch_bytes": "many"}, "batch_bytes"),
         ({"fail_on_data_loss": "perhaps"}, "fail_on_data_loss"),
         ({"batchBytes": "5000"}, "batch_bytes does"),
-        ({"maxOffsetsPerTrigger": "5"}, "approx_bytes_per_trigger"),
+        ({"assign": "5"}, "start_stream_cut"),
     ],
 )
 def test_a_wrong_option_is_named(streams, options, sentence):
@@ -176,7 +178,7 @@ def test_available_now_reads_in_capped_batches_up_to_now_and_goes_on_later(strea
 
     def run():
         query = (
-            streams.stream("in", start_stream_cut="earliest", approx_bytes_per_trigger=1500, columns="event")
+            streams.stream("in", **limits, start_stream_cut="earliest", columns="event", consumer="etl")
             .load()
             .writeStream.foreachBatch(lambda batch, number: shares.append((number, _collected(batch))))
             .option("checkpointLocation", str(tmp_path / "checkpoint"))
@@ -184,11 +186,15 @@ def test_available_now_reads_in_capped_batches_up_to_now_and_goes_on_later(strea
             .start()
         )
         assert query.awaitTermination(240)
+        return json.loads(query.lastProgress["sources"][0]["latestOffset"])
 
-    run()
+    limits = {"approx_bytes_per_trigger": 1500, "max_events_per_trigger": 150}
+    assert run()["behind"] == {"bytes": 0, "events": 0, "ms": 0}
+    calls = GroupCalls(streams.uri, ClientConfig())
+    assert calls.subscribers("spark", streams.prefix + "in") == ["spark/etl"]
     assert Counter(number for _, share in shares for number in share) == Counter(range(400))
     sizes = [len(share) for _, share in shares]
-    assert max(sizes) <= 200
+    assert max(sizes) <= 152
     assert len(shares) > 3
     # A scale event and new data between two runs; the second run begins where the first one ended.
     segments = streams.client.current_segments("spark", streams.prefix + "in")

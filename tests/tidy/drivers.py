@@ -148,6 +148,7 @@ DRIVERS = {
     "spark.source": "makes readers and writers",
     "spark.stream": "reads in periods, with a clock",
     "spark.stream_graph": "asks a client for segments",
+    "spark.subscription": "calls the controller",
     "spark.worker_check": "looks at the worker's files and connections",
     "spark.worker_errors": "reads and sets a variable of the environment",
     "storage.checkpoints.checkpoint_store": "reads and writes objects, and retries",

@@ -41,7 +41,7 @@ class ClientCache:
             client = self._clients.get(connection)
             if client is None:
                 client = self._clients[connection] = connect(
-                    connection.controller, _configuration(connection)
+                    connection.controller, client_configuration(connection)
                 )
                 if len(self._clients) > _CLIENTS_MAX:
                     self._clients.popitem(last=False)  # dropped, not closed: a task may still be reading
@@ -77,8 +77,11 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_cache.after_fork)
 
 
-def _configuration(connection: ConnectionOptions) -> ClientConfig:
-    """What the options leave open is up to the environment of this process, be it driver or executor."""
+def client_configuration(connection: ConnectionOptions) -> ClientConfig:
+    """Return what a client is made with.
+
+    What the options leave open is up to the environment of this process, be it driver or executor.
+    """
     given: dict[str, Any] = {}
     credentials = _credentials(connection)
     if credentials is not None:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from headrace.errors import InvalidArgumentError
-from headrace.model.stream_cut import StreamCut
 from headrace.spark.options import time_of
 from headrace.spark.partitioning import Position, check_cover
+from headrace.spark.position_text import cut_of
 from headrace.spark.stream_graph import ClientStreamGraph
 
 
@@ -19,7 +19,7 @@ def given_cut(text: str, graph: ClientStreamGraph) -> Position:
     time_ms = time_of(text)
     if time_ms is not None:
         return graph.cut_at(time_ms)
-    cut = StreamCut.from_text(text)
+    cut = cut_of(text, graph.scope, graph.stream)
     if (cut.scope, cut.stream) != (graph.scope, graph.stream):
         raise InvalidArgumentError(
             f"the cut belongs to {cut.scoped_stream}, the query reads {graph.scope}/{graph.stream}"

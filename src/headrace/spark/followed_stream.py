@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Mapping
 from typing import TypeVar
 
 from headrace.errors import NoSuchSegmentError, SegmentTruncatedError
 from headrace.spark.cuts import given_cut
+from headrace.spark.lag import bytes_behind
 from headrace.spark.options import SourceOptions
 from headrace.spark.partition_reader import lost
 from headrace.spark.partitioning import (
@@ -15,6 +17,7 @@ from headrace.spark.partitioning import (
     advance,
     available_bytes,
     earlier_of,
+    later_of,
     plan_ranges,
 )
 from headrace.spark.stream_graph import ClientStreamGraph
@@ -72,16 +75,32 @@ class FollowedStream:
         end = self._bound()
         return self._tolerantly(position, lambda begin: available_bytes(begin, self.graph, end=end))
 
-    def next(self, position: Position, bytes_max: int, *, everything: bool) -> Position:
-        """Return where the next batch ends: in about ``bytes_max`` bytes, or at the tail; 0 is no limit."""
+    def next(self, position: Position, bytes_max: int, events_max: int, *, everything: bool) -> Position:
+        """Return where the next batch ends: within some bytes and events, or at the tail; 0 is no limit."""
         end = self._bound()
 
         def plan(begin: Position) -> Position:
-            if everything or not self._options.key_order:
+            if (everything or not self._options.key_order) and not events_max:
                 return _across_scaling(begin, self.graph, bytes_max, end)
-            return advance(begin, self.graph, bytes_max=bytes_max, end=end)
+            return advance(begin, self.graph, bytes_max=bytes_max, events_max=events_max, end=end)
 
         return self._tolerantly(position, plan)
+
+    def bytes_behind(self, position: Position) -> int:
+        """Return about how many bytes lie between a position and the tail."""
+        lengths = {}
+        for each in position:
+            with contextlib.suppress(NoSuchSegmentError):
+                lengths[each] = self.graph.facts(each).length
+        return bytes_behind(position, lengths, self.graph.tail())
+
+    def was_read(self, position: Position, time_ms: int) -> bool:
+        """Tell whether a position lies behind all that the stream had at a time."""
+        cut = self.graph.cut_at(time_ms)
+        ranges = self.graph.key_ranges({*cut, *position})
+        if not ranges.keys() >= {*cut, *position}:
+            return False  # a position of a former stream
+        return later_of(position, cut, ranges) == dict(sorted(position.items()))
 
     def ranges(self, first: Position, last: Position) -> list[SegmentRead]:
         """Return what a batch between two positions reads."""

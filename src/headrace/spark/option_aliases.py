@@ -17,6 +17,8 @@ _ALIASES: Final = {
     "endingtimestamp": "end_timestamp",
     "failondataloss": "fail_on_data_loss",
     "minpartitions": "min_partitions",
+    "maxoffsetspertrigger": "max_events_per_trigger",
+    "startingoffsetsbytimestampstrategy": "start_timestamp_strategy",
     "maxbytespertrigger": "approx_bytes_per_trigger",
     "username": "user",
     "tls_ca_file": "tls_ca",
@@ -29,7 +31,6 @@ _WORDS_ONLY: Final = {"startingoffsets": ("earliest", "latest"), "endingoffsets"
 _ELSEWHERE: Final = {
     "kafka.bootstrap.servers": "the address is option controller: tcp://localhost:9090",
     "assign": "segments are not chosen one by one: start_stream_cut and end_stream_cut bound a read",
-    "maxoffsetspertrigger": "bytes are counted, not events: approx_bytes_per_trigger",
     "minoffsetspertrigger": "a batch waits for nothing: set the interval of the trigger",
     "maxtriggerdelay": "a batch waits for nothing: set the interval of the trigger",
     "includeheaders": "events have no headers: put them into the event",
@@ -60,7 +61,8 @@ def translate(values: Mapping[str, str]) -> dict[str, str]:
         words = _WORDS_ONLY.get(name)
         if words is not None and value.lower() not in words:
             raise InvalidArgumentError(
-                f"option {name} is {' or '.join(words)}, not {value!r}: {ours} takes the text of a cut"
+                f"option {name} is {' or '.join(words)}, not {value!r}: {ours} takes the text of a cut, "
+                "or JSON with offsets of segments"
             )
         if (translated.get(ours) or value) != value:
             raise InvalidArgumentError(

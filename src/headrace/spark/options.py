@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from headrace.errors import InvalidArgumentError, UnsupportedError
+from headrace.model.names import check_user_name
 from headrace.model.stream_cut import StreamCut
 from headrace.runtime.times import parse_time_ms
 from headrace.spark.connection_options import (
@@ -17,6 +18,7 @@ from headrace.spark.connection_options import (
 )
 from headrace.spark.option_names import Door
 from headrace.spark.option_reader import OptionReader
+from headrace.spark.position_text import is_json, normal_text
 from headrace.spark.range_groups import PartitionBounds
 from headrace.spark.stream_choice import StreamChoice, choose_by_name, choose_by_rule
 
@@ -58,6 +60,12 @@ class SourceOptions:
     batch_bytes: int
     bytes_per_trigger: int
     """0: no limit."""
+    events_per_trigger: int
+    """0: no limit."""
+    consumer: str
+    """``scope/group`` under which a query is a subscriber; empty: it is none."""
+    waits_for_start: bool
+    """Whether a start in the future is the tail of now."""
     key_order: bool
     fail_on_data_loss: bool
     offset_wait_ms: int
@@ -89,14 +97,18 @@ def parse_source(options: Mapping[str, str], *, streaming: bool) -> SourceOption
         raise InvalidArgumentError("option metadata works in batch reads only")
     if reader.text("direct_read", "auto").lower() == "true":
         raise UnsupportedError("option direct_read: chunks are read through the server only, so far")
-    start = _edge(reader, "start", "latest" if streaming else "earliest", _WORDS)
-    end = _edge(reader, "end", "unbounded" if streaming else "latest", ("latest", "unbounded"))
+    choice = _choice(reader, metadata)
+    start = _edge(reader, choice, "start", "latest" if streaming else "earliest", _WORDS)
+    end = _edge(reader, choice, "end", "unbounded" if streaming else "latest", ("latest", "unbounded"))
     times = time_of(start), time_of(end)
     if times[0] is not None and times[1] is not None and times[0] > times[1]:
         raise InvalidArgumentError("option start_timestamp is later than end_timestamp")
-    choice = _choice(reader, metadata)
-    if choice.only is None and any(edge not in _WORDS and time_of(edge) is None for edge in (start, end)):
-        raise InvalidArgumentError(f"a cut is one of a single stream, and {choice} may be several: use times")
+    if choice.only is None and any(
+        edge not in _WORDS and time_of(edge) is None and not is_json(edge) for edge in (start, end)
+    ):
+        raise InvalidArgumentError(
+            f"a cut is one of a single stream, and {choice} may be several: use times, or JSON"
+        )
     batch_bytes = reader.number("batch_bytes", 1 << 20, low=1 << 12, high=1 << 28)
     return SourceOptions(
         connection=parse_connection(reader, min(batch_bytes, _READ_BYTES_MAX)),
@@ -107,6 +119,9 @@ def parse_source(options: Mapping[str, str], *, streaming: bool) -> SourceOption
         columns=_columns(reader.text("columns")),
         batch_bytes=batch_bytes,
         bytes_per_trigger=reader.limit("approx_bytes_per_trigger", high=1 << 50),
+        events_per_trigger=reader.limit("max_events_per_trigger", high=1 << 50),
+        consumer=_consumer(reader, choice),
+        waits_for_start=reader.choice("start_timestamp_strategy", "error", ("error", "latest")) == "latest",
         key_order=reader.choice("key_order", "segment", ("segment", "none")) == "segment",
         fail_on_data_loss=reader.flag("fail_on_data_loss", default=True),
         offset_wait_ms=reader.number("offset_wait_ms", 100, low=0, high=60_000),
@@ -115,6 +130,19 @@ def parse_source(options: Mapping[str, str], *, streaming: bool) -> SourceOption
         partitions=_partitions(reader, streaming=streaming),
         without_meaning=reader.without_meaning,
     )
+
+
+def _consumer(reader: OptionReader, choice: StreamChoice) -> str:
+    """Return the full name of the reader group that a query is; it is in the scope of what is read."""
+    group = reader.text("consumer")
+    if not group:
+        return ""
+    scope, _, name = group.rpartition("/")
+    try:
+        check_user_name(name, "consumer")
+    except InvalidArgumentError as error:
+        raise InvalidArgumentError(f"option consumer: {error}") from None
+    return f"{scope or choice.scope or choice.names[0].partition('/')[0]}/{name}"
 
 
 def _partitions(reader: OptionReader, *, streaming: bool) -> PartitionBounds:
@@ -168,7 +196,7 @@ def _place(reader: OptionReader) -> tuple[str, str]:
     return scope, stream
 
 
-def _edge(reader: OptionReader, side: str, default: str, words: tuple[str, ...]) -> str:
+def _edge(reader: OptionReader, choice: StreamChoice, side: str, default: str, words: tuple[str, ...]) -> str:
     name, time_name = f"{side}_stream_cut", f"{side}_timestamp"
     if reader.text(time_name):
         if reader.text(name):
@@ -180,6 +208,8 @@ def _edge(reader: OptionReader, side: str, default: str, words: tuple[str, ...])
     value = reader.text(name, default)
     if value.lower() in words:
         return value.lower()
+    if is_json(value):
+        return normal_text(name, value, choice.scope, choice.names)
     StreamCut.from_text(value)  # raises with the reason
     return value
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 
 from headrace.errors import InvalidArgumentError
-from headrace.limits import INT64_MAX
+from headrace.limits import EVENT_HEADER_BYTES, INT64_MAX
 from headrace.model.key_space import KeyRange
 from headrace.model.stream_cut import COMPLETED
 
@@ -125,6 +125,7 @@ def advance(
     graph: StreamGraph,
     *,
     bytes_max: int = 0,
+    events_max: int = 0,
     end: Mapping[int, int] | None = None,
 ) -> Position:
     """Return how far the next batch goes from ``position``; equal to it if there is nothing to do.
@@ -134,19 +135,22 @@ def advance(
         graph: the stream.
         bytes_max: about how many bytes to read: each segment gets its share, rounded up to whole events;
             0 is no limit.
+        events_max: no more events, and one of each segment; divided by bytes, too.
         end: never pass this cut.
     """
     start = roll(position, graph, fixed=end)
     limits = {segment_id: _limit(segment_id, offset, graph, end) for segment_id, offset in start.items()}
     available = _available(start, limits)
     total = sum(available.values())
-    if bytes_max <= 0 or total <= bytes_max:
+    bytes_max = min(bytes_max, total) if bytes_max > 0 else total
+    if bytes_max == total and (not events_max or total <= events_max * EVENT_HEADER_BYTES):
         return {**start, **{segment_id: limits[segment_id] for segment_id in available}}
     shares = []
     for segment_id, size in available.items():
         share = -(-size * bytes_max // total)  # rounded up, so that no segment starves beside a busy one
+        events = -(-size * events_max // total)
         offset = start[segment_id]
-        shares.append(SegmentShare(segment_id, offset, offset + share, limits[segment_id]))
+        shares.append(SegmentShare(segment_id, offset, offset + share, limits[segment_id], events))
     return {**start, **dict(zip(available, graph.event_boundaries(shares), strict=True))}
 
 

@@ -22,9 +22,10 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from headrace.errors import InvalidArgumentError, UnsupportedError
+from headrace.runtime.clock import SystemClock
 from headrace.runtime.extras import require
 from headrace.spark.option_names import Door
-from headrace.spark.options import COLUMNS, METADATA_SCHEMAS, SourceOptions, parse_sink, parse_source
+from headrace.spark.options import COLUMNS, METADATA_SCHEMAS, SourceOptions, parse_sink, parse_source, time_of
 from headrace.spark.worker_errors import sentence_first
 
 _log: Final = logging.getLogger(__name__)
@@ -94,9 +95,12 @@ class HeadraceDataSource(DataSource):
 
     def _with_session(self, options: SourceOptions) -> SourceOptions:
         parallelism = self.parallelism or os.cpu_count() or 1
-        return dataclasses.replace(
+        options = dataclasses.replace(
             options, partitions=dataclasses.replace(options.partitions, parallelism=parallelism)
         )
+        if options.waits_for_start and (time_of(options.start) or 0) > SystemClock().now_ms():
+            return dataclasses.replace(options, start="latest")
+        return options
 
     @sentence_first
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:

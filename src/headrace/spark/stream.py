@@ -9,6 +9,7 @@ Where the next batch ends is found out while this one is read, if a limit makes 
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import threading
 from collections.abc import Callable, Iterator, Mapping
@@ -24,11 +25,13 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from headrace.errors import InvalidArgumentError, NoSuchStreamError
+from headrace.errors import HeadraceError, InvalidArgumentError, NoSuchStreamError
 from headrace.limits import INT64_MAX
+from headrace.runtime.clock import SystemClock
 from headrace.spark.client_cache import client_for
 from headrace.spark.creation import ensure_stream
 from headrace.spark.followed_stream import FollowedStream
+from headrace.spark.lag import Lag, time_behind
 from headrace.spark.look_ahead import LookAhead
 from headrace.spark.offsets import cuts_offset, is_symbolic, is_word, parse_cuts, symbolic_offset
 from headrace.spark.options import SourceOptions
@@ -40,6 +43,7 @@ from headrace.spark.questions import ask_all
 from headrace.spark.range_groups import SegmentRange
 from headrace.spark.stream_choice import split_name
 from headrace.spark.stream_graph import ClientStreamGraph
+from headrace.spark.subscription import Subscription, connect_groups
 
 Offset = dict[str, Any]
 
@@ -59,6 +63,8 @@ class HeadraceStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._limit: ReadLimit | None = None
         """That of the last batch, if it had one."""
         self._ahead = LookAhead()
+        self._lag_ms: int | None = None
+        self._subscription: Subscription | None = None
         self._target: list[str] | None = None
         """The streams of AvailableNow: those of its beginning."""
 
@@ -90,14 +96,47 @@ class HeadraceStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._limit = limit if self._is_limit(limit) else None
         if latest == start and self._target is None:
             latest = self._wait_for_news(start, known, limit)
+        self._hold(start, known)
         self._latest = self._tails()
+        with contextlib.suppress(HeadraceError):  # what is only shown stops nothing
+            self._latest.update(self._lag(parse_cuts(latest)).as_json())
         return latest
+
+    def _lag(self, reached: Mapping[str, Position]) -> Lag:
+        behind = {
+            name: stream.bytes_behind(reached[name])
+            for name, stream in self._streams.items()
+            if name in reached
+        }
+        segments = sum(len(stream.graph.tail()) for stream in self._streams.values())
+        if not any(behind.values()):
+            return Lag(0, 0, 0, segments)
+        name = max(behind, key=lambda each: behind[each])
+        size = self._streams[name].graph.event_size(reached[name])
+        now = SystemClock().now_ms()
+        self._lag_ms = time_behind(
+            lambda age: self._streams[name].was_read(reached[name], now - age), self._lag_ms
+        )
+        return Lag(sum(behind.values()), sum(behind.values()) // size, self._lag_ms, segments)
+
+    def _hold(self, start: Offset, known: Mapping[str, Position] | None) -> None:
+        """Register the query as a subscriber before it has read anything."""
+        options = self._options
+        if options.consumer and self._subscription is None:
+            if known is None:
+                known = {name: each.resolve(start["start"]) for name, each in self._streams.items()}
+            self._subscription = Subscription(
+                connect_groups(options.connection), *split_name(options.consumer)
+            )
+            self._subscription.hold(known)
 
     def _tails(self) -> Offset:
         return cuts_offset({name: each.graph.tail() for name, each in self._streams.items()})
 
     def _is_limit(self, limit: ReadLimit) -> bool:
-        return isinstance(limit, ReadMaxBytes) and limit.max_bytes < INT64_MAX
+        return isinstance(limit, ReadMaxBytes) and (
+            limit.max_bytes < INT64_MAX or self._options.events_per_trigger > 0
+        )
 
     def _find_ahead(self, start: Offset, limit: ReadLimit) -> Offset | None:
         """Return where the batch behind ``start`` ends, if it is a full one; else the tail is looked at when
@@ -130,6 +169,7 @@ class HeadraceStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _next(self, start: Offset, known: dict[str, Position] | None, limit: ReadLimit) -> Offset:
         everything = isinstance(limit, ReadAllAvailable)
         bytes_max = limit.max_bytes if isinstance(limit, ReadMaxBytes) else 0
+        events_max = 0 if everything else self._options.events_per_trigger
         noted: dict[str, Position] = {}
         reached: dict[str, Position] = {}
         for name, stream in self._streams.items():
@@ -143,17 +183,22 @@ class HeadraceStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 noted[name] = stream.graph.head()
         if everything:
             reached, noted = {**reached, **noted}, {}
-        shares = self._shares(reached, bytes_max)
-        for name, position in reached.items():
-            noted[name] = self._streams[name].next(position, shares[name], everything=everything)
+        for name, (size, events) in self._shares(reached, bytes_max, events_max).items():
+            noted[name] = self._streams[name].next(reached[name], size, events, everything=everything)
         return cuts_offset(noted)
 
-    def _shares(self, positions: Mapping[str, Position], bytes_max: int) -> dict[str, int]:
-        if len(positions) < 2 or bytes_max in {0, INT64_MAX}:
-            return dict.fromkeys(positions, bytes_max)
-        return shares_of(
-            bytes_max, {name: self._streams[name].available(each) for name, each in positions.items()}
-        )
+    def _shares(
+        self, positions: Mapping[str, Position], bytes_max: int, events_max: int
+    ) -> dict[str, tuple[int, int]]:
+        if len(positions) < 2 or (bytes_max in {0, INT64_MAX} and not events_max):
+            return dict.fromkeys(positions, (bytes_max, events_max))
+        available = {name: self._streams[name].available(each) for name, each in positions.items()}
+        sizes = shares_of(bytes_max, available)
+        total = sum(available.values()) or 1
+        return {
+            name: (sizes[name], events_max and max(1, -(-size * events_max // total)))
+            for name, size in available.items()
+        }
 
     def partitions(self, start: Offset, end: Offset) -> list[InputPartition]:
         if is_symbolic(start) and start["start"] == "latest":
@@ -252,7 +297,9 @@ class HeadraceStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return PartitionReader(self._options).read(partition)
 
     def commit(self, end: Offset) -> None:
-        """A query owns nothing between its batches."""
+        """Release what a batch has read, if the query is a subscriber."""
+        if self._subscription is not None and not is_symbolic(end):
+            self._subscription.hold(parse_cuts(end))
 
     def stop(self) -> None:
         """Nothing to release; Spark does not call this reliably."""

@@ -19,6 +19,7 @@ from headrace.spark.questions import ask_all
 _log: Final = logging.getLogger(__name__)
 
 _REMEMBERED_MAX: Final = 100_000
+_SAMPLE_BYTES: Final = 16 << 10
 
 
 class ClientStreamGraph:
@@ -37,6 +38,8 @@ class ClientStreamGraph:
         self._sealed: dict[int, SegmentFacts] = {}
         self._successors: dict[int, dict[int, tuple[int, ...]]] = {}
         self._ranges: dict[int, KeyRange] = {}
+        self._seen_size = 0
+        """Of an event with its header, about."""
         self._witness: int | None = None
         """A segment of the stream that the caches are about."""
 
@@ -96,6 +99,23 @@ class ClientStreamGraph:
             left -= len(frames) - 1
         return share.end
 
+    def event_size(self, position: Position) -> int:
+        """Return the mean size of the events seen last; of a few behind a position if none were."""
+        if not self._seen_size:
+            sizes = {each: length - position.get(each, 0) for each, length in self.tail().items()}
+            segment_id = max(sizes, key=lambda each: sizes[each], default=0)
+            size = min(sizes.get(segment_id, 0), _SAMPLE_BYTES)
+            start = position.get(segment_id, 0)
+            names = self.scope, self.stream, segment_id
+            if size > 0:
+                with self._client.read_segment_range(*names, start, start + size) as part:
+                    self._see(find_frames(b"".join(part.blocks())))
+        return self._seen_size or _SAMPLE_BYTES
+
+    def _see(self, frames: Any) -> None:
+        if len(frames) > 1:
+            self._seen_size = max(1, int(frames[-1]) // (len(frames) - 1))
+
     def find_edges(self, segment_id: int, start: int, targets: Sequence[int], end: int) -> list[int]:
         """Return of each target, ascending and in front of ``end``, the first event boundary at or behind it.
 
@@ -119,6 +139,7 @@ class ClientStreamGraph:
             for block in part.blocks():
                 data = memoryview(rest + block) if rest else block
                 frames = find_frames(data)
+                self._see(frames)
                 yield start, frames
                 start += int(frames[-1])
                 rest = bytes(data[int(frames[-1]) :])

@@ -35,7 +35,6 @@ def test_an_alias_and_its_option_may_agree_and_not_differ():
         ("startingOffsets", '{"t":{"0":23}}', InvalidArgumentError, "start_stream_cut"),
         ("kafka.bootstrap.servers", "host:9092", UnsupportedError, "controller"),
         ("kafka.group.id", "g", UnsupportedError, "no settings of Kafka"),
-        ("maxOffsetsPerTrigger", "10", UnsupportedError, "approx_bytes_per_trigger"),
         ("assign", "{}", UnsupportedError, "start_stream_cut"),
         ("includeHeaders", "true", UnsupportedError, "no headers"),
         ("startingOffsetsByTimestamp", "{}", UnsupportedError, "start_timestamp"),

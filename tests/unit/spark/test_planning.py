@@ -64,9 +64,9 @@ def test_the_end_of_the_next_batch_is_found_while_one_is_read(world):  # noqa: F
         if len(sizes) == 2:
             _fill(model, 4)  # behind the batch that was found ahead, and in one that follows
     assert sizes == [15, 15, 15, 15, 15, 15, 14]
-    # Spark waited for the first limit alone. Workers, which are this thread here, have read each batch.
-    assert asked.count(threading.main_thread()) == 1 + len(sizes)
-    assert len(asked) == 6 + len(sizes)
+    # Spark waited for a look at sizes and the first limit. Workers, this thread here, have read each batch.
+    assert asked.count(threading.main_thread()) == 2 + len(sizes)
+    assert len(asked) == 7 + len(sizes)
 
 
 def test_a_full_batch_that_was_found_ahead_is_dropped_if_the_stream_is_another_one(world):  # noqa: F811
