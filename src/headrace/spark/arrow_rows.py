@@ -10,6 +10,7 @@ from typing import Any
 
 from headrace.client.framing.event_framing import find_frames, payload_column
 from headrace.errors import DataCorruptionError, InvalidArgumentError
+from headrace.spark.json_values import CORRUPT, FIELD, JsonFields, malformed_texts
 
 
 def record_batches(
@@ -24,6 +25,7 @@ def record_batches(
     names: Sequence[str],
     batch_bytes: int,
     text: str = "",
+    fields: JsonFields | None = None,
 ) -> Iterator[Any]:
     """Yield record batches of about ``batch_bytes``.
 
@@ -39,12 +41,13 @@ def record_batches(
         batch_bytes: blocks are collected until they are as large; an event is never divided.
         text: events are strings, and bytes that are no UTF-8 are an error (``strict``) or become U+FFFD
             (``replace``); empty: events are bytes.
+        fields: what makes columns of events in JSON.
 
     Raises:
         DataCorruptionError: the bytes are no events, or they end inside one.
-        InvalidArgumentError: an event is no text and has to be.
+        InvalidArgumentError: an event is no text, or no JSON of its schema, and has to be.
     """
-    build = _Columns(scope, stream, segment_id, columns, names, text)
+    build = _Columns(scope, stream, segment_id, columns, names, text, fields)
     pieces: list[memoryview] = []
     size = 0
     for block in blocks:
@@ -84,11 +87,14 @@ class _Columns:
         columns: Sequence[str],
         names: Sequence[str],
         text: str,
+        fields: JsonFields | None,
     ) -> None:
+        self._place = f"{scope}/{stream} segment {segment_id}"
         self._constants: dict[str, Any] = {"scope": scope, "stream": stream, "segment_id": segment_id}
         self._columns = list(columns)
         self._names = list(names)
         self._text = text
+        self._fields = fields
 
     def __call__(self, data: memoryview, frames: Any, offset: int) -> Any:
         import numpy as np
@@ -96,16 +102,31 @@ class _Columns:
 
         count = len(frames) - 1
         arrays = []
+        events = payload_column(data, frames)
+        found, reasons = ([], []) if self._fields is None else self._fields.columns.read(events)
+        if any(reasons) and self._fields is not None and self._fields.mode == "failfast":
+            place = next(place for place, reason in enumerate(reasons) if reason)
+            raise InvalidArgumentError(
+                f"{self._place}: the event at offset {offset + int(frames[place])} is malformed: "
+                f"{reasons[place]}"
+            )
+        fields = iter(found)
         for name in self._columns:
             if name == "event":
-                events = payload_column(data, frames)
                 arrays.append(self._decode(events, frames, offset) if self._text else events)
+            elif name == FIELD:
+                arrays.append(next(fields))
+            elif name == CORRUPT:
+                arrays.append(malformed_texts(events, reasons))
             elif name == "offset":
                 offsets: Any = np.asarray(frames[:-1], np.int64) + offset
                 arrays.append(pa.Array.from_buffers(pa.int64(), count, [None, pa.py_buffer(offsets)]))
             else:
                 arrays.append(pa.repeat(self._constants[name], count))
-        return pa.RecordBatch.from_arrays(arrays, names=self._names)
+        batch = pa.RecordBatch.from_arrays(arrays, names=self._names)
+        if any(reasons) and self._fields is not None and self._fields.mode == "dropmalformed":
+            return batch.filter(pa.array([reason is None for reason in reasons]))
+        return batch
 
     def _decode(self, events: Any, frames: Any, offset: int) -> Any:
         """Return events as strings: checked by Arrow at once, and one by one only if some are no UTF-8."""
@@ -119,9 +140,8 @@ class _Columns:
             try:
                 texts.append(event.decode("utf-8", self._text))
             except UnicodeDecodeError as error:
-                place = "{scope}/{stream} segment {segment_id}".format(**self._constants)
                 raise InvalidArgumentError(
-                    f"{place}: the event at offset {offset + int(frames[index])} is no UTF-8 ({error.reason} "
-                    f"at byte {error.start}): read it as binary, or set invalid_utf8=replace"
+                    f"{self._place}: the event at offset {offset + int(frames[index])} is no UTF-8 "
+                    f"({error.reason} at byte {error.start}): read it as binary, or set invalid_utf8=replace"
                 ) from None
         return pa.array(texts, pa.string())

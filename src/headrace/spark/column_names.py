@@ -8,12 +8,15 @@ they touch a row.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import tzinfo
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from pyspark import TaskContext
 
 from headrace.errors import InvalidArgumentError
 
 _SETTING = "spark.sql.caseSensitive"
+_ZONE = "spark.sql.session.timeZone"
 
 
 def is_case_sensitive() -> bool:
@@ -21,6 +24,16 @@ def is_case_sensitive() -> bool:
     context = TaskContext.get()
     value = None if context is None else context.getLocalProperty(_SETTING)
     return value is not None and value.lower() == "true"
+
+
+def session_zone() -> tzinfo | None:
+    """Return the time zone of the session that the current task belongs to; None is that of this host."""
+    context = TaskContext.get()
+    name = None if context is None else context.getLocalProperty(_ZONE)
+    try:
+        return ZoneInfo(name) if name else None
+    except (ZoneInfoNotFoundError, ValueError):
+        return None  # an offset: +02:00
 
 
 def names_that_may_mean(wanted: str, names: Sequence[str], fits: Sequence[bool]) -> list[str]:

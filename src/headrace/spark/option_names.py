@@ -58,6 +58,8 @@ _MEANT_FOR: Final[dict[str, frozenset[Door]]] = {
     "start_timestamp": _READS,
     "end_timestamp": _READS,
     "columns": _READS,
+    "serializer": _READS,
+    "mode": _READS,
     "invalid_utf8": _READS,
     "batch_bytes": _READS,
     "fail_on_data_loss": _READS,

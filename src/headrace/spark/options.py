@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from headrace.errors import InvalidArgumentError, UnsupportedError
 from headrace.model.names import check_user_name
@@ -16,6 +16,7 @@ from headrace.spark.connection_options import (
     parse_connection,
     parse_creation,
 )
+from headrace.spark.json_values import MODES
 from headrace.spark.option_names import Door
 from headrace.spark.option_reader import OptionReader
 from headrace.spark.position_text import is_json, normal_text
@@ -73,6 +74,10 @@ class SourceOptions:
     partitions: PartitionBounds
     replaces_invalid: bool = False
     """Whether bytes that are no UTF-8 become replacement characters in an event that is text."""
+    json_mode: str = ""
+    """What becomes of malformed events; empty: events are no JSON."""
+    json_schema: Any = None
+    """Of Spark: the columns that are fields of JSON."""
     is_text: bool = False
     """Whether column event is a string."""
     names: tuple[str, ...] = ()
@@ -128,8 +133,16 @@ def parse_source(options: Mapping[str, str], *, streaming: bool) -> SourceOption
         metadata=metadata,
         replaces_invalid=reader.choice("invalid_utf8", "error", ("error", "replace")) == "replace",
         partitions=_partitions(reader, streaming=streaming),
+        json_mode=_json_mode(reader),
         without_meaning=reader.without_meaning,
     )
+
+
+def _json_mode(reader: OptionReader) -> str:
+    if reader.text("serializer").lower() not in {"", "json"}:
+        raise InvalidArgumentError(f"option serializer is json, not {reader.text('serializer')!r}")
+    mode = reader.choice("mode", MODES[0], MODES)
+    return mode if reader.text("serializer") else ""
 
 
 def _consumer(reader: OptionReader, choice: StreamChoice) -> str:

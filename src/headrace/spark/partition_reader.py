@@ -16,8 +16,9 @@ from headrace.errors import (
 )
 from headrace.spark.arrow_rows import record_batches
 from headrace.spark.client_cache import client_for
-from headrace.spark.column_names import find_column, is_case_sensitive
-from headrace.spark.options import SourceOptions
+from headrace.spark.column_names import find_column, is_case_sensitive, session_zone
+from headrace.spark.json_values import JsonColumns, JsonFields
+from headrace.spark.options import COLUMNS, SourceOptions
 from headrace.spark.range_groups import SegmentRange
 
 _log: Final = logging.getLogger(__name__)
@@ -53,16 +54,29 @@ class PartitionReader:
         options = self._options
         case_sensitive = is_case_sensitive()
         for column in options.columns:
-            find_column(options.names, column, case_sensitive=case_sensitive)
+            if column in COLUMNS:
+                find_column(options.names, column, case_sensitive=case_sensitive)
+        fields = _json_fields(options)
         for each in partition.ranges:
-            yield from _read_range(options, each)
+            yield from _read_range(options, each, fields)
 
 
-def _read_range(options: SourceOptions, wanted: SegmentRange) -> Iterator[Any]:
+def _json_fields(options: SourceOptions) -> JsonFields | None:
+    """Return how events are read as JSON, in the session of the task; None if they are not."""
+    if options.json_schema is None:
+        return None
+    from pyspark.sql.pandas.types import to_arrow_schema
+
+    schema = options.json_schema
+    columns = JsonColumns(schema, to_arrow_schema(schema, timezone="UTC"), session_zone())
+    return JsonFields(columns, options.json_mode)
+
+
+def _read_range(options: SourceOptions, wanted: SegmentRange, fields: JsonFields | None) -> Iterator[Any]:
     start = wanted.start
     while start < wanted.end:
         try:
-            yield from _read_from(options, wanted, start)
+            yield from _read_from(options, wanted, start, fields)
         except SegmentTruncatedError as error:
             if options.fail_on_data_loss or error.start_offset <= start:
                 raise lost(error) from error
@@ -77,7 +91,9 @@ def _read_range(options: SourceOptions, wanted: SegmentRange) -> Iterator[Any]:
             return
 
 
-def _read_from(options: SourceOptions, wanted: SegmentRange, start: int) -> Iterator[Any]:
+def _read_from(
+    options: SourceOptions, wanted: SegmentRange, start: int, fields: JsonFields | None
+) -> Iterator[Any]:
     client = client_for(options.connection)
     names = (wanted.scope, wanted.stream, wanted.segment_id)
     with client.read_segment_range(*names, start, wanted.end) as part:
@@ -91,5 +107,6 @@ def _read_from(options: SourceOptions, wanted: SegmentRange, start: int) -> Iter
             columns=options.columns,
             names=options.names or options.columns,
             batch_bytes=options.batch_bytes,
+            fields=fields,
             text=("replace" if options.replaces_invalid else "strict") if options.is_text else "",
         )

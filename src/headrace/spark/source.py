@@ -24,6 +24,7 @@ from pyspark.sql.types import StructType
 from headrace.errors import InvalidArgumentError, UnsupportedError
 from headrace.runtime.clock import SystemClock
 from headrace.runtime.extras import require
+from headrace.spark.json_values import CORRUPT, CORRUPT_NAMES, FIELD, check_types
 from headrace.spark.option_names import Door
 from headrace.spark.options import COLUMNS, METADATA_SCHEMAS, SourceOptions, parse_sink, parse_source, time_of
 from headrace.spark.worker_errors import sentence_first
@@ -69,6 +70,10 @@ class HeadraceDataSource(DataSource):
         _check_streams(options)
         if options.metadata:
             return METADATA_SCHEMAS[options.metadata]
+        if options.json_mode:
+            raise InvalidArgumentError(
+                'serializer=json needs to know the fields that are columns: .schema("id int, price double")'
+            )
         return ", ".join(f"{name} {COLUMNS[name]}" for name in options.columns)
 
     @sentence_first
@@ -147,21 +152,38 @@ def _with_columns(options: SourceOptions, schema: Any) -> SourceOptions:
     Raises:
         InvalidArgumentError: a column is not ours, has another type, or comes twice.
     """
-    columns = tuple(each.name.lower() for each in schema.fields)
-    types = dict(zip(columns, (each.dataType.simpleString() for each in schema.fields), strict=True))
-    is_text = types.get("event") == "string"
-    for name, each in zip(columns, schema.fields, strict=True):
-        if COLUMNS.get(name) != each.dataType.simpleString() and not (name == "event" and is_text):
+    columns, fields = [], []
+    is_text = False
+    for each in schema.fields:
+        name, kind = each.name.lower(), each.dataType.simpleString()
+        is_text = is_text or (name == "event" and kind == "string")
+        if COLUMNS.get(name) == kind or (name == "event" and kind == "string"):
+            columns.append(name)
+        elif options.json_mode and each.name in CORRUPT_NAMES and kind == "string":
+            columns.append(CORRUPT)
+        elif options.json_mode and name not in {*COLUMNS, *CORRUPT_NAMES}:
+            columns.append(FIELD)
+            fields.append(each)
+        else:
             allowed = "event string, " + ", ".join(f"{name} {kind}" for name, kind in COLUMNS.items())
-            raise InvalidArgumentError(
-                f"column {each.name} {each.dataType.simpleString()} is none of: {allowed}"
-            )
+            more = "" if options.json_mode else "; fields of events in JSON are columns with serializer=json"
+            raise InvalidArgumentError(f"column {each.name} {kind} is none of: {allowed}{more}")
     if not columns:
         raise InvalidArgumentError("a read needs at least one column")
-    if len(set(columns)) != len(columns):
-        raise InvalidArgumentError(f"the schema of a read names a column twice: {', '.join(columns)}")
     names = tuple(each.name for each in schema.fields)
-    return dataclasses.replace(options, columns=columns, names=names, is_text=is_text)
+    spelled = [
+        name.lower() if column in COLUMNS else name for name, column in zip(names, columns, strict=True)
+    ]
+    if len(set(spelled)) != len(spelled):
+        raise InvalidArgumentError(f"the schema of a read names a column twice: {', '.join(names)}")
+    check_types(fields)
+    return dataclasses.replace(
+        options,
+        columns=tuple(columns),
+        names=names,
+        is_text=is_text,
+        json_schema=StructType(fields) if options.json_mode else None,
+    )
 
 
 def _check_metadata_schema(metadata: str, schema: Any) -> None:
