@@ -8,10 +8,12 @@ import pytest
 from headrace.testing import LocalServer
 from tests.docs.page_blocks import blocks_of
 from tests.docs.page_runner import PageRunner, run_page
+from tests.effort import soak
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.cluster]
 ROOT = Path(__file__).parents[2]
 GUIDE = (ROOT / "docs" / "guides" / "spark.md").read_text()
+EXAMPLES = (ROOT / "docs" / "guides" / "spark-examples.md").read_text()
 README = (ROOT / "README.md").read_text()
 
 
@@ -39,6 +41,11 @@ def runner(spark, tmp_path):
 def test_the_guide_is_true(runner, spark):
     run_page(runner, "spark.md", blocks_of(GUIDE))
     spark.catalog.dropTempView("orders")
+
+
+@soak
+def test_the_examples_are_true(runner):
+    run_page(runner, "spark-examples.md", blocks_of(EXAMPLES))
 
 
 def test_the_pipeline_of_the_readme_runs(runner):

@@ -49,6 +49,28 @@ def test_rows_of_one_key_keep_their_order(streams):
         assert mine == sorted(mine)
 
 
+def test_one_query_writes_the_streams_that_its_rows_name(streams, tmp_path):
+    streams.make("in")
+    streams.write("in", range(60))
+    for name in ("even", "odd"):
+        streams.make(name)
+    rows = streams.stream("in", start_stream_cut="earliest").schema("event string").load()
+    named = rows.selectExpr(
+        "event", f"concat('{streams.prefix}', if(cast(event as int) % 2 = 0, 'even', 'odd')) stream"
+    )
+    for _ in range(2):  # the second time there is nothing new
+        query = (
+            named.writeStream.format("headrace")
+            .option("controller", streams.uri)
+            .option("checkpointLocation", str(tmp_path / "checkpoint"))
+            .trigger(availableNow=True)
+            .start("spark")
+        )
+        assert query.awaitTermination(240)
+    assert sorted(streams.numbers("even")) == list(range(0, 60, 2))
+    assert sorted(streams.numbers("odd")) == list(range(1, 60, 2))
+
+
 def _lengths(streams, name):
     """Bytes in each segment."""
     scope, stream = "spark", streams.prefix + name

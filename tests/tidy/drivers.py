@@ -145,6 +145,7 @@ DRIVERS = {
     "spark.presence": "asks a client whether a stream exists",
     "spark.questions": "asks in threads",
     "spark.sink": "writes in Spark's workers",
+    "spark.sink_target": "writes in Spark's workers",
     "spark.source": "makes readers and writers",
     "spark.stream": "reads in periods, with a clock",
     "spark.stream_graph": "asks a client for segments",

@@ -9,8 +9,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from headrace.client.framing.event_framing import find_frames, payload_column
+from headrace.client.records.envelope import read_head
+from headrace.client.records.heads import Columns, DamagedHeadersError, find_records
 from headrace.errors import DataCorruptionError, InvalidArgumentError
+from headrace.limits import EVENT_HEADER_BYTES
+from headrace.spark.event_times import Mark, times_of
 from headrace.spark.json_values import CORRUPT, FIELD, JsonFields, malformed_texts
+from headrace.spark.options import MORE_COLUMNS
 
 
 def record_batches(
@@ -26,6 +31,8 @@ def record_batches(
     batch_bytes: int,
     text: str = "",
     fields: JsonFields | None = None,
+    has_records: bool = False,
+    marks: Sequence[Mark] = (),
 ) -> Iterator[Any]:
     """Yield record batches of about ``batch_bytes``.
 
@@ -42,12 +49,14 @@ def record_batches(
         text: events are strings, and bytes that are no UTF-8 are an error (``strict``) or become U+FFFD
             (``replace``); empty: events are bytes.
         fields: what makes columns of events in JSON.
+        has_records: events are the values of records.
+        marks: of plain events, about when they were written.
 
     Raises:
-        DataCorruptionError: the bytes are no events, or they end inside one.
+        DataCorruptionError: the bytes are no events, or no records and have to be, or they end inside one.
         InvalidArgumentError: an event is no text, or no JSON of its schema, and has to be.
     """
-    build = _Columns(scope, stream, segment_id, columns, names, text, fields)
+    build = _Columns(scope, stream, segment_id, columns, names, text, fields, marks, has_records=has_records)
     pieces: list[memoryview] = []
     size = 0
     for block in blocks:
@@ -88,6 +97,9 @@ class _Columns:
         names: Sequence[str],
         text: str,
         fields: JsonFields | None,
+        marks: Sequence[Mark],
+        *,
+        has_records: bool,
     ) -> None:
         self._place = f"{scope}/{stream} segment {segment_id}"
         self._constants: dict[str, Any] = {"scope": scope, "stream": stream, "segment_id": segment_id}
@@ -95,6 +107,8 @@ class _Columns:
         self._names = list(names)
         self._text = text
         self._fields = fields
+        self._marks = marks
+        self._has_records = has_records
 
     def __call__(self, data: memoryview, frames: Any, offset: int) -> Any:
         import numpy as np
@@ -102,7 +116,8 @@ class _Columns:
 
         count = len(frames) - 1
         arrays = []
-        events = payload_column(data, frames)
+        records = self._records(data, frames, offset) if self._has_records else None
+        events = payload_column(data, frames) if records is None else records.values()
         found, reasons = ([], []) if self._fields is None else self._fields.columns.read(events)
         if any(reasons) and self._fields is not None and self._fields.mode == "failfast":
             place = next(place for place, reason in enumerate(reasons) if reason)
@@ -114,6 +129,8 @@ class _Columns:
         for name in self._columns:
             if name == "event":
                 arrays.append(self._decode(events, frames, offset) if self._text else events)
+            elif name in MORE_COLUMNS:
+                arrays.append(self._part(name, records, frames, offset))
             elif name == FIELD:
                 arrays.append(next(fields))
             elif name == CORRUPT:
@@ -127,6 +144,46 @@ class _Columns:
         if any(reasons) and self._fields is not None and self._fields.mode == "dropmalformed":
             return batch.filter(pa.array([reason is None for reason in reasons]))
         return batch
+
+    def _records(self, data: memoryview, frames: Any, offset: int) -> Columns:
+        heads, found = find_records(data, frames)
+        if found is not None:
+            place = found.index(False)
+            begin, end = int(frames[place]), int(frames[place + 1])
+            why = str(read_head(data, begin + EVENT_HEADER_BYTES, end))
+            raise self._no_record(offset + begin, why)
+        return Columns(data, frames, heads)
+
+    def _no_record(self, offset: int, why: str) -> DataCorruptionError:
+        return DataCorruptionError(
+            f"{self._place}: the event at offset {offset} is no record: {why}. Another client wrote it: read "
+            "up to it, and from behind it (end_stream_cut and start_stream_cut)",
+            offset=offset,
+        )
+
+    def _part(self, name: str, records: Columns | None, frames: Any, offset: int) -> Any:
+        """Return the keys, times or headers; of plain events times only, and about."""
+        import numpy as np
+        import pyarrow as pa
+
+        count = len(frames) - 1
+        if name == "timestamp":
+            if records is None:
+                return times_of(self._marks, np.asarray(frames[:-1], np.int64) + offset)
+            return records.times().cast(pa.timestamp("us", "UTC"))
+        if records is None:
+            return pa.nulls(count, pa.string() if name == "key" else pa.map_(pa.string(), pa.binary()))
+        if name == "headers":
+            try:
+                return records.headers()
+            except DamagedHeadersError as error:
+                raise self._no_record(offset + int(frames[error.index]), str(error)) from None
+        keys = records.keys()
+        try:
+            return keys.cast(pa.string())
+        except pa.ArrowInvalid:  # of another client
+            texts = [None if key is None else key.decode("utf-8", "replace") for key in keys.to_pylist()]
+            return pa.array(texts, pa.string())
 
     def _decode(self, events: Any, frames: Any, offset: int) -> Any:
         """Return events as strings: checked by Arrow at once, and one by one only if some are no UTF-8."""

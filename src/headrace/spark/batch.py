@@ -52,7 +52,7 @@ class HeadraceReader(DataSourceReader):
             if options.fail_on_data_loss:
                 raise lost(error) from error
             ranges = plan_ranges(graph.move_to_head(start), end, graph)
-        return present_ranges(ranges, graph, fail_on_data_loss=options.fail_on_data_loss)
+        return present_ranges(ranges, graph, options)
 
     def _position(self, text: str, graph: ClientStreamGraph, unbounded: Callable[[], Position]) -> Position:
         if text == "unbounded":

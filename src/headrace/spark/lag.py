@@ -13,7 +13,7 @@ from typing import Any, Final
 from headrace.model.stream_cut import COMPLETED
 
 _DAY_MS: Final = 86_400_000
-_AGES_MS: Final = (10_000, 60_000, 600_000, 3_600_000, _DAY_MS // 4, _DAY_MS, 7 * _DAY_MS, 90 * _DAY_MS)
+AGES_MS: Final = (10_000, 60_000, 600_000, 3_600_000, _DAY_MS // 4, _DAY_MS, 7 * _DAY_MS, 90 * _DAY_MS)
 """What the time behind is rounded up to: the cuts of a time are about as far apart."""
 
 
@@ -52,9 +52,9 @@ def time_behind(was_read: Callable[[int], bool], guess: int | None = None) -> in
 
     Each question is a call, so it begins at the age of the last batch, if that is known.
     """
-    place = _AGES_MS.index(guess) if guess in _AGES_MS else 0
-    if was_read(_AGES_MS[place]):
-        while place and was_read(_AGES_MS[place - 1]):
+    place = AGES_MS.index(guess) if guess in AGES_MS else 0
+    if was_read(AGES_MS[place]):
+        while place and was_read(AGES_MS[place - 1]):
             place -= 1
-        return _AGES_MS[place]
-    return next((age for age in _AGES_MS[place + 1 :] if was_read(age)), None)
+        return AGES_MS[place]
+    return next((age for age in AGES_MS[place + 1 :] if was_read(age)), None)

@@ -33,7 +33,7 @@ _ELSEWHERE: Final = {
     "assign": "segments are not chosen one by one: start_stream_cut and end_stream_cut bound a read",
     "minoffsetspertrigger": "a batch waits for nothing: set the interval of the trigger",
     "maxtriggerdelay": "a batch waits for nothing: set the interval of the trigger",
-    "includeheaders": "events have no headers: put them into the event",
+    "includeheaders": "the schema, or option columns, names the column headers",
     "startingoffsetsbytimestamp": "one time is for all segments: start_timestamp",
     "endingoffsetsbytimestamp": "one time is for all segments: end_timestamp",
 }

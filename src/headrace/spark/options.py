@@ -32,6 +32,11 @@ COLUMNS: Final = {
 }
 """Columns of a read in their default order, with their SQL types."""
 
+MORE_COLUMNS: Final = {"key": "string", "timestamp": "timestamp", "headers": "map<string,binary>"}
+"""Those that a read has if it names them: parts of records."""
+
+ALL_COLUMNS: Final = {**COLUMNS, **MORE_COLUMNS}
+
 METADATA_SCHEMAS: Final = {
     "streams": "scope_name string, stream_name string",
     "streaminfo": "head_stream_cut string, tail_stream_cut string",
@@ -232,8 +237,8 @@ def _columns(text: str) -> tuple[str, ...]:
         return tuple(COLUMNS)
     names = tuple(name.strip().lower() for name in text.split(","))
     for name in names:
-        if name not in COLUMNS:
-            raise InvalidArgumentError(f"option columns: {name!r} is none of {', '.join(COLUMNS)}")
+        if name not in ALL_COLUMNS:
+            raise InvalidArgumentError(f"option columns: {name!r} is none of {', '.join(ALL_COLUMNS)}")
     if len(set(names)) != len(names):
         raise InvalidArgumentError("option columns names a column twice")
     return names
@@ -247,6 +252,7 @@ class SinkOptions:
     creation: CreationOptions
     scope: str
     stream: str
+    """Empty: rows say it."""
     exactly_once: bool
     lease_ms: int
     app_id: str
@@ -264,10 +270,12 @@ def parse_sink(options: Mapping[str, str], *, streaming: bool) -> SinkOptions:
     scope, stream = _place(reader)
     if reader.text("stream_pattern") or reader.text("stream_tag"):
         raise InvalidArgumentError("a sink is one stream: stream_pattern and stream_tag are for reads")
-    target = choose_by_name(scope, stream or reader.required("stream")).only
+    target: tuple[str, str] | None = scope, ""
+    if stream:
+        target = choose_by_name(scope, stream).only
     if target is None:
         raise InvalidArgumentError(
-            f"a sink is one stream, not {stream}: write to each with a query of its own"
+            f"a sink is one stream, not {stream}: leave the option out, and say it in a column stream"
         )
     return SinkOptions(
         connection=parse_connection(reader, 1 << 20),

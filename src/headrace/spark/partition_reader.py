@@ -18,7 +18,7 @@ from headrace.spark.arrow_rows import record_batches
 from headrace.spark.client_cache import client_for
 from headrace.spark.column_names import find_column, is_case_sensitive, session_zone
 from headrace.spark.json_values import JsonColumns, JsonFields
-from headrace.spark.options import COLUMNS, SourceOptions
+from headrace.spark.options import ALL_COLUMNS, SourceOptions
 from headrace.spark.range_groups import SegmentRange
 
 _log: Final = logging.getLogger(__name__)
@@ -54,7 +54,7 @@ class PartitionReader:
         options = self._options
         case_sensitive = is_case_sensitive()
         for column in options.columns:
-            if column in COLUMNS:
+            if column in ALL_COLUMNS:
                 find_column(options.names, column, case_sensitive=case_sensitive)
         fields = _json_fields(options)
         for each in partition.ranges:
@@ -108,5 +108,7 @@ def _read_from(
             names=options.names or options.columns,
             batch_bytes=options.batch_bytes,
             fields=fields,
+            has_records=wanted.has_records,
+            marks=wanted.marks,
             text=("replace" if options.replaces_invalid else "strict") if options.is_text else "",
         )

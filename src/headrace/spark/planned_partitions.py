@@ -11,6 +11,9 @@ from typing import Final
 from pyspark.sql.datasource import InputPartition
 
 from headrace.errors import NoSuchSegmentError, SegmentTruncatedError
+from headrace.runtime.clock import SystemClock
+from headrace.spark.event_times import find_marks
+from headrace.spark.options import SourceOptions
 from headrace.spark.partition_reader import RangesPartition, lost
 from headrace.spark.partitioning import SegmentRead
 from headrace.spark.questions import ask_all
@@ -21,7 +24,7 @@ _log: Final = logging.getLogger(__name__)
 
 
 def present_ranges(
-    ranges: Sequence[SegmentRead], graph: ClientStreamGraph, *, fail_on_data_loss: bool
+    ranges: Sequence[SegmentRead], graph: ClientStreamGraph, options: SourceOptions
 ) -> list[SegmentRange]:
     """Return what is still there of some ranges.
 
@@ -37,13 +40,18 @@ def present_ranges(
             problem = f"{name} begins at {begin}, {each.start} was requested"
             if found is None:
                 problem = f"{name} is gone, bytes {each.start} to {each.end} were requested"
-            if fail_on_data_loss:
+            if options.fail_on_data_loss:
                 raise lost(problem)
             _log.warning("%s", problem)
         if begin < each.end:
             present.append(
                 SegmentRange(graph.scope, graph.stream, each.segment_id, max(begin, each.start), each.end)
             )
+    if graph.has_records:
+        return [replace(each, has_records=True) for each in present]
+    if "timestamp" in options.columns:
+        marks = find_marks(present, graph.sample_at, graph.key_ranges, SystemClock().now_ms())
+        return [replace(each, marks=marks[each.segment_id]) for each in present]
     return present
 
 

@@ -25,6 +25,9 @@ class SegmentRange:
     segment_id: int
     start: int
     end: int
+    has_records: bool = False
+    marks: tuple[tuple[int, int], ...] = ()
+    """Of a plain stream: offsets with times, if they are wanted."""
 
     @property
     def size(self) -> int:

@@ -8,63 +8,49 @@ behind is aborted with the batch, or by its lease.
 
 from __future__ import annotations
 
-import contextlib
 import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from pyspark import TaskContext
 from pyspark.sql.datasource import (
     DataSourceArrowWriter,
     DataSourceStreamArrowWriter,
     WriterCommitMessage,
 )
 
-from headrace.client.blocking import BlockingTransaction, BlockingWriter
 from headrace.client.control.transactions import BatchStatus
-from headrace.errors import HeadraceError, InvalidArgumentError, PreconditionError, TransactionStateError
-from headrace.model.transaction_tag import TransactionTag
-from headrace.spark.client_cache import client_for, txn_writer_for
-from headrace.spark.column_names import (
-    find_column,
-    is_case_sensitive,
-    names_that_may_mean,
-    plan_column,
-)
+from headrace.errors import InvalidArgumentError, PreconditionError, TransactionStateError
+from headrace.spark.client_cache import client_for
 from headrace.spark.creation import ensure_stream
 from headrace.spark.identity import BatchIdentity, batch_job_identity, streaming_identity
 from headrace.spark.options import SinkOptions
+from headrace.spark.sink_target import Target, open_target
+from headrace.spark.stream_choice import split_name
+from headrace.spark.written_columns import check_schema, find_rows, rows_by_stream
 
 _log: Final = logging.getLogger(__name__)
+
+_STREAMS_MAX: Final = 100
+"""That the rows of one task may name: each has an open transaction."""
 
 
 @dataclass
 class Written(WriterCommitMessage):
-    """What one task wrote: at most one open transaction. ``identity`` is None for plain appends."""
+    """What one task wrote to a stream: at most one open transaction; ``identity`` is None for appends."""
 
     identity: BatchIdentity | None
     txn_id: int | None
     rows: int
+    stream: str = ""
+    """Its full name, if it is not that of the options."""
 
 
-def check_schema(schema: Any) -> None:
-    """Check that rows are events, before any task begins.
+@dataclass
+class WrittenStreams(WriterCommitMessage):
+    """What one task wrote to the streams that its rows name."""
 
-    Raises:
-        InvalidArgumentError: a column is missing, has a type that is no event or key, or would be ignored
-            because of its spelling.
-    """
-    names = [each.name for each in schema.fields]
-    kinds = [each.dataType.simpleString() for each in schema.fields]
-    strings = [kind.startswith(("string", "char", "varchar")) for kind in kinds]  # with length or collation
-    event = plan_column(names, "event")
-    key = plan_column(names_that_may_mean("routing_key", names, strings), "routing_key")
-    if event is None or kinds[event] not in {"string", "binary"}:
-        found = ", ".join(f"{name} {kind}" for name, kind in zip(names, kinds, strict=True))
-        raise InvalidArgumentError(f"a sink needs a column event of type string or binary; there is: {found}")
-    if key is not None and kinds[key] != "string":
-        raise InvalidArgumentError(f"column {names[key]} is a string, not {kinds[key]}")
+    parts: list[Written]
 
 
 def make_writer(options: SinkOptions, schema: Any, *, overwrite: bool) -> BatchWriter:
@@ -73,7 +59,7 @@ def make_writer(options: SinkOptions, schema: Any, *, overwrite: bool) -> BatchW
         raise InvalidArgumentError('a stream cannot be overwritten: use mode("append")')
     if bool(options.app_id) != (options.version is not None):
         raise InvalidArgumentError("options txn_app_id and txn_version come together in batch writes")
-    check_schema(schema)
+    check_schema(schema, names_streams=not options.stream)
     _ensure(options)
     return BatchWriter(options, batch_job_identity(options.app_id, options.version or 0))
 
@@ -85,13 +71,14 @@ def make_stream_writer(options: SinkOptions, schema: Any, *, overwrite: bool) ->
             'output mode "complete" would append all rows again in every batch: set allow_complete=true if '
             "that is wanted"
         )
-    check_schema(schema)
+    check_schema(schema, names_streams=not options.stream)
     _ensure(options)
     return StreamWriter(options)
 
 
 def _ensure(options: SinkOptions) -> None:
-    ensure_stream(client_for(options.connection), options.scope, options.stream, options.creation)
+    if options.stream:
+        ensure_stream(client_for(options.connection), options.scope, options.stream, options.creation)
 
 
 class BatchWriter(DataSourceArrowWriter):
@@ -132,108 +119,42 @@ class StreamWriter(DataSourceStreamArrowWriter):
 # ---------------------------------------------------------------------------------------- in a task
 
 
-def write_rows(options: SinkOptions, batches: Iterator[Any], identity: BatchIdentity | None) -> Written:
+def write_rows(
+    options: SinkOptions, batches: Iterator[Any], identity: BatchIdentity | None
+) -> Written | WrittenStreams:
     """Write the rows of one task attempt and make them durable.
 
     Raises:
-        InvalidArgumentError: an event is null, empty or too large.
+        InvalidArgumentError: an event is null, empty or too large, or a row names no stream.
         TransactionStateError: the batch was decided or aborted meanwhile; the attempt is void.
     """
     if not options.exactly_once:
-        return _append_rows(options, batches)
-    assert identity is not None
-    transaction: BlockingTransaction | None = None
-    rows = 0
+        identity = None
+    targets: dict[str, Target] = {}
     try:
         for batch in batches:
             if not batch.num_rows:
                 continue
-            columns = _find_columns(batch)
-            if transaction is None:
-                begun = _begin(options, identity)
-                if begun is None:
-                    return Written(identity, None, 0)
-                transaction = begun
-            _write_batch(transaction, *columns)
-            rows += batch.num_rows
-        if transaction is None:
-            return Written(identity, None, 0)
-        transaction.flush()
-        return Written(identity, transaction.detach(keep_alive=True), rows)
+            for name, rows in rows_by_stream(batch) if not options.stream else [("", find_rows(batch))]:
+                target = targets.get(name)
+                if target is None:
+                    if len(targets) == _STREAMS_MAX:
+                        raise InvalidArgumentError(f"rows of one task name more than {_STREAMS_MAX} streams")
+                    target = targets[name] = open_target(options, None if options.stream else name, identity)
+                target.write(rows)
+            if options.stream and targets[""].is_decided:
+                break
+        parts = [
+            Written(identity, target.finish(), target.rows, target.full_name if name else "")
+            for name, target in targets.items()
+        ]
     except BaseException:
-        if transaction is not None and transaction.is_open:
-            with contextlib.suppress(HeadraceError):  # the reason for giving up matters more
-                transaction.abort()
+        for target in targets.values():
+            target.give_up()
         raise
-
-
-def _begin(options: SinkOptions, identity: BatchIdentity) -> BlockingTransaction | None:
-    """Begin the attempt's transaction; None if the batch is in already."""
-    context = TaskContext.get()
-    tag = TransactionTag(
-        sink=identity.sink,
-        query=identity.query,
-        batch=identity.batch,
-        partition=0 if context is None else context.partitionId(),
-        attempt=0 if context is None else context.taskAttemptId(),
-    )
-    writer = txn_writer_for(options.connection, options.scope, options.stream, options.lease_ms)
-    begun = writer.begin_tagged(tag)
-    return begun if isinstance(begun, BlockingTransaction) else None
-
-
-def _append_rows(options: SinkOptions, batches: Iterator[Any]) -> Written:
-    """Append at once: at least once over restarts, exactly once within this attempt."""
-    writer: BlockingWriter | None = None
-    rows = 0
-    try:
-        for batch in batches:
-            columns = _find_columns(batch)
-            if writer is None:
-                writer = client_for(options.connection).event_writer(options.scope, options.stream)
-            _write_batch(writer, *columns)
-            rows += batch.num_rows
-    finally:
-        if writer is not None:
-            writer.close()
-    return Written(None, None, rows)
-
-
-def _find_columns(batch: Any) -> tuple[Any, Any | None]:
-    """Return the columns of events and of routing keys.
-
-    Raises:
-        InvalidArgumentError: a name is ambiguous, or an event is null.
-    """
-    from pyarrow.types import is_large_string, is_string
-
-    case_sensitive = is_case_sensitive()
-    names = batch.schema.names
-    strings = [is_string(each) or is_large_string(each) for each in batch.schema.types]
-    event = find_column(names, "event", case_sensitive=case_sensitive)
-    key = find_column(
-        names_that_may_mean("routing_key", names, strings), "routing_key", case_sensitive=case_sensitive
-    )
-    assert event is not None  # the schema was checked
-    if key is None and not case_sensitive:
-        for name, kind in zip(names, batch.schema.types, strict=True):
-            if name.lower() == "routing_key":  # that is its name for Spark
-                raise InvalidArgumentError(f"column {name} is a string, not {kind}")
-    events = batch.column(event)
-    if events.null_count:
-        raise InvalidArgumentError("column event holds a null: an event has at least one byte")
-    return events, None if key is None else batch.column(key)
-
-
-def _write_batch(writer: BlockingTransaction | BlockingWriter, events: Any, keys: Any | None) -> None:
-    """Hand the columns over; rows with and without a key go separately."""
-    if keys is None or keys.null_count == len(keys):
-        writer.write_many(events)
-    elif keys.null_count:
-        writer.write_many(events.filter(keys.is_null()))
-        writer.write_many(events.filter(keys.is_valid()), keys.drop_null())
-    else:
-        writer.write_many(events, keys)
+    if not options.stream:
+        return WrittenStreams(parts)
+    return parts[0] if parts else Written(identity, None, 0)
 
 
 # ---------------------------------------------------------------------------------------- on the driver
@@ -246,7 +167,7 @@ def commit_batch(options: SinkOptions, messages: Sequence[WriterCommitMessage | 
         PreconditionError: the sink belongs to another query.
         TransactionStateError: a transaction of the batch is gone; nothing was decided.
     """
-    written = [each for each in messages if isinstance(each, Written) and each.txn_id is not None]
+    written = [each for each in _parts(messages) if each.txn_id is not None]
     identities = {each.identity for each in written if each.identity is not None}
     if not identities:
         return  # an empty batch, a repeated one, or plain appends
@@ -257,9 +178,26 @@ def commit_batch(options: SinkOptions, messages: Sequence[WriterCommitMessage | 
     identity = identities.pop()
     if identity.batch != batch:
         raise PreconditionError(f"the tasks wrote batch {identity.batch}, Spark commits batch {batch}")
+    for stream in sorted({each.stream for each in written}):
+        own = [each for each in written if each.stream == stream]
+        _commit_stream(options, stream or f"{options.scope}/{options.stream}", own, identity)
+
+
+def _parts(messages: Sequence[WriterCommitMessage | None]) -> list[Written]:
+    parts: list[Written] = []
+    for each in messages:
+        if isinstance(each, WrittenStreams):
+            parts += each.parts
+        elif isinstance(each, Written):
+            parts.append(each)
+    return parts
+
+
+def _commit_stream(
+    options: SinkOptions, stream: str, written: Sequence[Written], identity: BatchIdentity
+) -> None:
     outcome = client_for(options.connection).commit_batch(
-        options.scope,
-        options.stream,
+        *split_name(stream),
         sink=identity.sink,
         query=identity.query,
         batch=identity.batch,
@@ -267,7 +205,7 @@ def commit_batch(options: SinkOptions, messages: Sequence[WriterCommitMessage | 
         takeover=options.takeover,
         wait_until_visible=options.wait_readable,
     )
-    name = f"{options.scope}/{options.stream}, sink {identity.sink}"
+    name = f"{stream}, sink {identity.sink}"
     if outcome.status is BatchStatus.FOREIGN:
         owner = outcome.watermark.query if outcome.watermark else "unknown"
         raise PreconditionError(
@@ -276,13 +214,12 @@ def commit_batch(options: SinkOptions, messages: Sequence[WriterCommitMessage | 
         )
     if outcome.status is BatchStatus.MISSING:
         raise TransactionStateError(
-            f"{name}: transaction {outcome.missing or 0:032x} of batch {batch} is not open any more. If a "
-            f"batch takes longer than {options.lease_ms} ms, raise transaction_timeout_ms (and the server's "
-            "maximum)"
+            f"{name}: transaction {outcome.missing or 0:032x} of batch {identity.batch} is not open any "
+            f"more. If a batch takes longer than {options.lease_ms} ms, raise transaction_timeout_ms (and "
+            "the server's maximum)"
         )
-    _log.info(
-        "%s: batch %d %s, %d rows", name, batch, outcome.status.name, sum(each.rows for each in written)
-    )
+    rows = sum(each.rows for each in written)
+    _log.info("%s: batch %d %s, %d rows", name, identity.batch, outcome.status.name, rows)
 
 
 def abort_batch(
@@ -293,16 +230,17 @@ def abort_batch(
     Spark may give nothing but None, and calls this even after a commit whose answer was lost.
     """
     try:
+        parts = _parts(messages)
         if identity is None:
-            known = (each.identity for each in messages if isinstance(each, Written))
-            identity = next((each for each in known if each is not None), None)
+            identity = next((each.identity for each in parts if each.identity is not None), None)
+        streams = {each.stream for each in parts} if not options.stream else {""}
         if identity is not None and options.exactly_once:
-            client_for(options.connection).abort_batch(
-                options.scope,
-                options.stream,
-                sink=identity.sink,
-                query=identity.query,
-                batch=identity.batch,
-            )
+            for stream in sorted(streams):
+                client_for(options.connection).abort_batch(
+                    *split_name(stream or f"{options.scope}/{options.stream}"),
+                    sink=identity.sink,
+                    query=identity.query,
+                    batch=identity.batch,
+                )
     except Exception as error:  # noqa: BLE001 - a second error would hide the first; leases clean up
         _log.warning("could not abort the transactions of a failed batch: %s", error)

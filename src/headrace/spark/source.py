@@ -26,7 +26,15 @@ from headrace.runtime.clock import SystemClock
 from headrace.runtime.extras import require
 from headrace.spark.json_values import CORRUPT, CORRUPT_NAMES, FIELD, check_types
 from headrace.spark.option_names import Door
-from headrace.spark.options import COLUMNS, METADATA_SCHEMAS, SourceOptions, parse_sink, parse_source, time_of
+from headrace.spark.options import (
+    ALL_COLUMNS,
+    METADATA_SCHEMAS,
+    MORE_COLUMNS,
+    SourceOptions,
+    parse_sink,
+    parse_source,
+    time_of,
+)
 from headrace.spark.worker_errors import sentence_first
 
 _log: Final = logging.getLogger(__name__)
@@ -74,7 +82,7 @@ class HeadraceDataSource(DataSource):
             raise InvalidArgumentError(
                 'serializer=json needs to know the fields that are columns: .schema("id int, price double")'
             )
-        return ", ".join(f"{name} {COLUMNS[name]}" for name in options.columns)
+        return ", ".join(f"{name} {ALL_COLUMNS[name]}" for name in options.columns)
 
     @sentence_first
     def reader(self, schema: StructType) -> DataSourceReader:
@@ -157,22 +165,23 @@ def _with_columns(options: SourceOptions, schema: Any) -> SourceOptions:
     for each in schema.fields:
         name, kind = each.name.lower(), each.dataType.simpleString()
         is_text = is_text or (name == "event" and kind == "string")
-        if COLUMNS.get(name) == kind or (name == "event" and kind == "string"):
+        is_field = options.json_mode and name in MORE_COLUMNS and name not in options.columns
+        if (ALL_COLUMNS.get(name) == kind and not is_field) or (name == "event" and kind == "string"):
             columns.append(name)
         elif options.json_mode and each.name in CORRUPT_NAMES and kind == "string":
             columns.append(CORRUPT)
-        elif options.json_mode and name not in {*COLUMNS, *CORRUPT_NAMES}:
+        elif options.json_mode and (is_field or name not in {*ALL_COLUMNS, *CORRUPT_NAMES}):
             columns.append(FIELD)
             fields.append(each)
         else:
-            allowed = "event string, " + ", ".join(f"{name} {kind}" for name, kind in COLUMNS.items())
+            allowed = "event string, " + ", ".join(f"{name} {kind}" for name, kind in ALL_COLUMNS.items())
             more = "" if options.json_mode else "; fields of events in JSON are columns with serializer=json"
             raise InvalidArgumentError(f"column {each.name} {kind} is none of: {allowed}{more}")
     if not columns:
         raise InvalidArgumentError("a read needs at least one column")
     names = tuple(each.name for each in schema.fields)
     spelled = [
-        name.lower() if column in COLUMNS else name for name, column in zip(names, columns, strict=True)
+        name.lower() if column in ALL_COLUMNS else name for name, column in zip(names, columns, strict=True)
     ]
     if len(set(spelled)) != len(spelled):
         raise InvalidArgumentError(f"the schema of a read names a column twice: {', '.join(names)}")

@@ -218,7 +218,7 @@ class HeadraceStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 self._report_gone([name], error)
                 continue
             graphs[name] = stream.graph
-            ranges += present_ranges(wanted, stream.graph, fail_on_data_loss=self._options.fail_on_data_loss)
+            ranges += present_ranges(wanted, stream.graph, self._options)
         partitions = make_partitions(ranges, graphs, self._options.partitions)
         limit = self._limit
         if limit is not None:

@@ -12,6 +12,7 @@ from headrace.client.framing.event_framing import find_frames
 from headrace.errors import DataCorruptionError, NoSuchSegmentError
 from headrace.limits import INT64_MAX
 from headrace.model.key_space import KeyRange
+from headrace.model.records import has_records
 from headrace.model.stream_cut import COMPLETED, StreamCut
 from headrace.spark.partitioning import Position, SegmentFacts, SegmentShare, later_of
 from headrace.spark.questions import ask_all
@@ -38,6 +39,7 @@ class ClientStreamGraph:
         self._sealed: dict[int, SegmentFacts] = {}
         self._successors: dict[int, dict[int, tuple[int, ...]]] = {}
         self._ranges: dict[int, KeyRange] = {}
+        self._has_records: bool | None = None
         self._seen_size = 0
         """Of an event with its header, about."""
         self._witness: int | None = None
@@ -167,6 +169,7 @@ class ClientStreamGraph:
         self._sealed.clear()
         self._successors.clear()
         self._ranges.clear()
+        self._has_records = None
         self._witness = min(tail or self.head(), default=None)
 
     def head(self) -> Position:
@@ -175,7 +178,20 @@ class ClientStreamGraph:
 
     def cut_at(self, time_ms: int) -> Position:
         """Return the latest cut that is known and not after a time, in ms since 1970; the head if none is."""
-        return dict(self._client.cut_at(self.scope, self.stream, time_ms).cut.offsets)
+        return self.sample_at(time_ms)[0]
+
+    def sample_at(self, time_ms: int) -> tuple[Position, int | None]:
+        """Return the latest cut that is known and not after a time, and when it was; None for the head."""
+        found = self._client.cut_at(self.scope, self.stream, time_ms)
+        return dict(found.cut.offsets), found.time_ms
+
+    @property
+    def has_records(self) -> bool:
+        """Whether events have a time, a key and headers. Raises UnsupportedError: of a newer version."""
+        if self._has_records is None:
+            tags = self._client.stream_configuration(self.scope, self.stream).tags
+            self._has_records = has_records(f"{self.scope}/{self.stream}", tags)
+        return self._has_records
 
     def tail(self) -> Position:
         """Return the cut behind everything seen by the last :meth:`refresh`; also of a sealed stream."""

@@ -20,6 +20,7 @@ class FakeClient:
         self.starts = {}
         self.gone = set()
         self.block_bytes = 1 << 20
+        self.tags = set()
         self.times = {}
         """Where the stream was, by time in ms."""
 
@@ -41,6 +42,9 @@ class FakeClient:
 
     def stream_exists(self, scope, stream):
         return (scope, stream) == (self.scope, self.stream)
+
+    def stream_configuration(self, scope, stream):
+        return SimpleNamespace(tags=self.tags)
 
     def tail_cut(self, scope, stream):
         return StreamCut(scope, stream, self.model.tail())
@@ -108,6 +112,10 @@ class FakeStore:
         self.next_id = 1
         self.lose_answer = False
         self.aborted_batches = []
+        self.tags = set()
+
+    def stream_configuration(self, scope, stream):
+        return SimpleNamespace(tags=self.tags)
 
     def stream_exists(self, scope, stream):
         return True
@@ -163,9 +171,10 @@ class FakeStore:
 class FakeTransaction:
     def __init__(self, store, txn_id, tag):
         self.store, self.txn_id, self.tag = store, txn_id, tag
-        self.rows, self.is_open, self.flushed = [], True, 0
+        self.rows, self.parts, self.is_open, self.flushed = [], [], True, 0
 
-    def write_many(self, events, keys=None):
+    def write_many(self, events, keys=None, times=None, headers=None):
+        self.parts.append((times, headers))
         keys = [None] * len(events) if keys is None else keys.to_pylist()
         self.rows += list(zip(events.cast("binary").to_pylist(), keys, strict=True))
 

@@ -36,7 +36,7 @@ def test_an_alias_and_its_option_may_agree_and_not_differ():
         ("kafka.bootstrap.servers", "host:9092", UnsupportedError, "controller"),
         ("kafka.group.id", "g", UnsupportedError, "no settings of Kafka"),
         ("assign", "{}", UnsupportedError, "start_stream_cut"),
-        ("includeHeaders", "true", UnsupportedError, "no headers"),
+        ("includeHeaders", "true", UnsupportedError, "names the column headers"),
         ("startingOffsetsByTimestamp", "{}", UnsupportedError, "start_timestamp"),
     ],
 )

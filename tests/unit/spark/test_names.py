@@ -8,11 +8,12 @@ import pytest
 from pyspark.sql.types import BinaryType, LongType, StringType, StructField, StructType
 
 from headrace.errors import InvalidArgumentError
-from headrace.spark import column_names, sink, source
+from headrace.spark import column_names, sink, sink_target, source
 from headrace.spark.identity import BatchIdentity
 from headrace.spark.options import parse_sink, parse_source
-from headrace.spark.sink import check_schema, write_rows
+from headrace.spark.sink import write_rows
 from headrace.spark.source import HeadraceDataSource
+from headrace.spark.written_columns import check_schema
 from tests.unit.spark.fakes import FakeClient, FakeStore, FakeTransaction
 from tests.unit.spark.stream_model import StreamModel
 
@@ -23,9 +24,10 @@ EVENTS = StructType([StructField("event", BinaryType())])
 @pytest.fixture
 def store(monkeypatch):
     store = FakeStore()
-    monkeypatch.setattr(sink, "client_for", lambda _: store)
-    monkeypatch.setattr(sink, "txn_writer_for", lambda *_: store)
-    monkeypatch.setattr(sink, "BlockingTransaction", FakeTransaction)
+    for module in (sink, sink_target):
+        monkeypatch.setattr(module, "client_for", lambda _: store)
+    monkeypatch.setattr(sink_target, "txn_writer_for", lambda *_: store)
+    monkeypatch.setattr(sink_target, "BlockingTransaction", FakeTransaction)
     return store
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from headrace.errors import InvalidArgumentError, PreconditionError, TransactionStateError
 from headrace.model.names import SINGLE_BATCH_QUERY
-from headrace.spark import sink
+from headrace.spark import sink, sink_target
 from headrace.spark.identity import BatchIdentity, batch_job_identity
 from headrace.spark.options import parse_sink
 from headrace.spark.sink import Written, abort_batch, commit_batch, write_rows
@@ -21,9 +21,10 @@ OPTIONS = parse_sink({"scope": "s", "stream": "t"}, streaming=True)
 @pytest.fixture
 def store(monkeypatch):
     store = FakeStore()
-    monkeypatch.setattr(sink, "client_for", lambda _: store)
-    monkeypatch.setattr(sink, "txn_writer_for", lambda *_: store)
-    monkeypatch.setattr(sink, "BlockingTransaction", FakeTransaction)
+    for module in (sink, sink_target):
+        monkeypatch.setattr(module, "client_for", lambda _: store)
+    monkeypatch.setattr(sink_target, "txn_writer_for", lambda *_: store)
+    monkeypatch.setattr(sink_target, "BlockingTransaction", FakeTransaction)
     return store
 
 
