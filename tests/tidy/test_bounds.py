@@ -68,7 +68,7 @@ ROOMS = {
     "segmentstore/state": (1_320, "legal changes, and checkpoints of them"),
     "segmentstore/storagewriter": (2_450, "from the log to chunks"),
     "segmentstore/tables": (3_470, "entries, index, compaction"),
-    "spark": (4_450, "source and sink, batch and stream"),
+    "spark": (4_480, "source and sink, batch and stream"),
     "storage": (10_600, "segments as chunks, in any store"),
     "storage/.": (625, "inspection and identity"),
     "storage/checkpoints": (1_010, "copies of logs beside chunks"),

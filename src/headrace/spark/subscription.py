@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from time import monotonic  # noqa: TID251 - no loop runs here that has a clock
 from typing import Final
 
+from headrace.client.blocking import connect
 from headrace.client.blocking.loop_thread import LoopThread
 from headrace.client.config import ClientConfig, ControllerAddress
 from headrace.client.control.controller import Controller
@@ -21,6 +23,8 @@ from headrace.spark.stream_choice import split_name
 
 _log: Final = logging.getLogger(__name__)
 
+_SHOWN_S: Final = 10
+
 Positions = Mapping[str, Mapping[int, int]]
 """Offsets by segment of each stream, by its full name."""
 
@@ -29,6 +33,7 @@ class GroupCalls:
     """The calls about reader groups, for threads."""
 
     def __init__(self, uri: str, config: ClientConfig) -> None:
+        self._client = connect(uri, config)
         self._thread = LoopThread(config.loop)
         address = ControllerAddress.parse(uri)
         self._groups = self._thread.call(lambda: ReaderGroups(Controller(address, config, SystemEntropy())))
@@ -45,6 +50,11 @@ class GroupCalls:
         """See :meth:`ReaderGroups.release`."""
         self._thread.run(self._groups.release(subscriber, config, cut))
 
+    def show(self, scope: str, group: str, positions: Mapping[str, StreamCut]) -> None:
+        """Let the state of a group, which tells what it has not read, begin at positions."""
+        with self._client.reader_group(scope=scope, group=group) as kept:
+            kept.reset({**kept.config.starts, **positions})
+
     def subscribers(self, scope: str, stream: str) -> list[str]:
         """See :meth:`ReaderGroups.subscribers`."""
         return self._thread.run(self._groups.subscribers(scope, stream))
@@ -58,11 +68,15 @@ def connect_groups(connection: ConnectionOptions) -> GroupCalls:
 class Subscription:
     """Holds what a query has not committed. A refusal is logged: the query itself goes on."""
 
-    def __init__(self, calls: GroupCalls, scope: str, group: str) -> None:
+    def __init__(
+        self, calls: GroupCalls, scope: str, group: str, clock: Callable[[], float] = monotonic
+    ) -> None:
         self._calls = calls
         self._scope = scope
         self._group = group
         self._config: ReaderGroupConfig | None = None
+        self._clock = clock
+        self._shown_s: float | None = None
 
     def hold(self, positions: Positions) -> None:
         """Let streams retain what lies behind positions, until more of it is released."""
@@ -70,10 +84,20 @@ class Subscription:
             config = self._subscribe(positions)
             for name, offsets in positions.items():
                 self._calls.release(f"{self._scope}/{self._group}", config, _cut(name, offsets))
+            self._show(positions)
         except HeadraceError as error:
             _log.warning("consumer %s/%s stays where it was: %s", self._scope, self._group, error)
             if isinstance(error, NoSuchReaderGroupError):
                 self._config = None  # somebody has deleted it: the next batch makes it again
+
+    def _show(self, positions: Positions) -> None:
+        """Show where the query is to those who list groups, now and then: it takes a dozen calls."""
+        now_s = self._clock()
+        if self._shown_s is None or now_s - self._shown_s >= _SHOWN_S:
+            self._shown_s = now_s
+            cuts = {name: _cut(name, offsets) for name, offsets in positions.items()}
+            self._calls.show(self._scope, self._group, cuts)
+            self._config = None  # the group is of another generation then
 
     def _subscribe(self, positions: Positions) -> ReaderGroupConfig:
         if self._config is not None and positions.keys() <= self._config.starts.keys():

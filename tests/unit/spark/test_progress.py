@@ -165,7 +165,7 @@ class FakeGroups:
     """Groups as the controller has them: what they read, and what each has released."""
 
     def __init__(self):
-        self.groups, self.released, self.error = {}, {}, None
+        self.groups, self.released, self.shown, self.error = {}, {}, [], None
 
     def create(self, scope, group, config):
         return self.groups.setdefault(f"{scope}/{group}", config)
@@ -173,6 +173,9 @@ class FakeGroups:
     def update(self, scope, group, config):
         self.groups[f"{scope}/{group}"] = config
         return config.generation + 1
+
+    def show(self, scope, group, positions):
+        self.shown.append({name: dict(cut.offsets) for name, cut in positions.items()})
 
     def release(self, subscriber, config, cut):
         if self.error is not None:
@@ -218,6 +221,16 @@ def test_a_group_that_reads_something_else_learns_what_the_query_reads_and_refus
     held.hold({"s/t": {0: 6}})
     held.hold({"s/t": {0: 7}})
     assert groups.released == {("s/etl", "s/t"): {0: 7}}
+
+
+def test_where_a_query_is_is_shown_now_and_then():
+    groups, now_s = FakeGroups(), [0.0]
+    held = Subscription(groups, "s", "etl", lambda: now_s[0])
+    for second in range(25):
+        now_s[0] = second
+        held.hold({"s/t": {0: second}})
+    assert groups.shown == [{"s/t": {0: second}} for second in (0, 10, 20)]
+    assert groups.released == {("s/etl", "s/t"): {0: 24}}
 
 
 def stream_cut(name):
