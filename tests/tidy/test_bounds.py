@@ -29,13 +29,17 @@ ROOMS = {
         2_650,
         "which store serves each container: plans, steps, nodes, and what they say",
     ),
-    "controller": (17_700, "streams, transactions and the work on them"),
+    "console": (1_340, "pages for browsers: the picture, tables, forms, who has signed in"),
+    "controller": (18_450, "streams, transactions and the work on them"),
     "controller/.": (740, "engine, context and server"),
     "controller/api": (1_680, "a call of the protocol each"),
     "controller/buckets": (880, "who does whose work"),
     "controller/events": (420, "hints in an internal stream"),
     "controller/policies": (1_120, "decisions about scales, retention, times"),
-    "controller/rest": (1_620, "routes about streams, their documents and rules"),
+    "controller/rest": (
+        2_330,
+        "routes about streams, their documents, rules; events without a client",
+    ),
     "controller/segments": (1_680, "calls to segment stores, here and over connections, to one and to all"),
     "controller/services": (1_370, "the background work of an owner"),
     "controller/settings": (90, "its part of the configuration"),
@@ -48,7 +52,7 @@ ROOMS = {
     "demo": (1_160, "the main job, checked"),
     "local_cluster": (790, "a cluster on one machine: what runs when, its directory, its processes"),
     "model": (2_400, "words that all packages share"),
-    "processes": (3_390, "start and end of each kind of process, what it calls, and what a store counts"),
+    "processes": (3_420, "start and end of each kind of process, what it calls, and what a store counts"),
     "repair": (1_520, "rebuild, repair of chunks, and moves of logs"),
     "rpc": (630, "conversions and refusals; what is generated is not counted"),
     "runtime": (2_650, "all that is of the machine"),
@@ -170,7 +174,7 @@ STORE = PRODUCT / "segmentstore"
 BOUNDS = {
     "lines of operation_processor.py": (310, lambda: lines_of(STORE / "durablelog/operation_processor.py")),
     "lines of ingress/connection.py": (350, lambda: lines_of(STORE / "ingress/connection.py")),
-    "settings": (72, lambda: len(list(walk(StandaloneConfig)))),
+    "settings": (73, lambda: len(list(walk(StandaloneConfig)))),
 }
 """Each is below its bound."""
 

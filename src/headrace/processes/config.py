@@ -9,7 +9,7 @@ from headrace.controller.config import ControllerConfig
 from headrace.data_directory.log_place import parse_log
 from headrace.errors import InvalidArgumentError
 from headrace.limits import CONTAINERS_MAX, GIB, MIB
-from headrace.processes.process_config import PARTS, PORT_MAX, Part, ProcessConfig
+from headrace.processes.process_config import PARTS, PORT_MAX, Part, ProcessConfig, RestConfig
 from headrace.runtime.settings import tunable
 from headrace.segmentstore.attributes.page_cache import PAGE_CACHE_BYTES
 from headrace.segmentstore.container.config import ContainerConfig
@@ -137,4 +137,5 @@ class StandaloneConfig(SegmentStoreConfig):
     )
     controller_port: int = tunable(9090, low=0, high=PORT_MAX, help="Port of the control calls (gRPC).")
     controller: ControllerConfig = field(default_factory=ControllerConfig)
+    rest: RestConfig = field(default_factory=RestConfig)
     scaling: ScalingConfig = field(default_factory=ScalingConfig)

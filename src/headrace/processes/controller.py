@@ -105,8 +105,15 @@ class ServedController:
         """Make what answers at the web port of the process, under these names of hosts."""
         from headrace.controller.rest.routes import RestRoutes  # late, with the web libraries
 
-        gatekeeper = self._protection.gatekeeper
-        return RestRoutes(self._controller, self._stores, gatekeeper, hosts, self._parts).application()
+        protection, controller, stores = self._protection, self._controller, self._stores
+        routes = RestRoutes(controller, stores, protection.gatekeeper, hosts, self._parts)
+        if not self._config.rest.console:
+            return routes.application()
+        from headrace.console.entrance import ConsoleEntrance
+
+        encrypted = protection.certificates is not None
+        console = ConsoleEntrance(controller, stores, protection.gatekeeper, encrypted=encrypted)
+        return routes.application(console.routes())
 
     async def recover(self) -> int:
         """Look at the rows, begin the work that they ask for, and return the number of buckets. May be called

@@ -9,7 +9,7 @@ from headrace.controller.config import ControllerConfig
 from headrace.coordination.location import CoordinatorLocation
 from headrace.coordination.zookeeper.config import ZooKeeperConfig
 from headrace.errors import InvalidArgumentError
-from headrace.processes.process_config import PORT_MAX, Part, ProcessConfig
+from headrace.processes.process_config import PORT_MAX, Part, ProcessConfig, RestConfig
 from headrace.runtime.settings import tunable
 
 
@@ -30,6 +30,7 @@ class ControllerServerConfig(ProcessConfig):
         "which are asked with TLS if `tls.cert` is set. None: `tls.authority`, or those of the system.",
     )
     controller: ControllerConfig = field(default_factory=ControllerConfig)
+    rest: RestConfig = field(default_factory=RestConfig)
     zookeeper: ZooKeeperConfig = field(default_factory=ZooKeeperConfig)
 
     def check(self) -> None:

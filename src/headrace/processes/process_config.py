@@ -20,6 +20,13 @@ PORT_MAX: Final = 65535
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RestConfig:
+    """What the web port of a controller serves beside REST."""
+
+    console: bool = tunable(default=True, help="Whether people find pages for browsers at /console.")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessConfig(ABC):
     """Ports of 0 mean: any free one; the ready file and the log say which."""
 

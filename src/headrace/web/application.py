@@ -8,7 +8,7 @@ from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
+from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp
 
 from headrace.security.access import Gatekeeper
@@ -37,7 +37,7 @@ def make_routes(
     ]
 
 
-def make_application(routes: Iterable[Route], hosts: Iterable[str], where_paths_are_told: str) -> ASGIApp:
+def make_application(routes: Iterable[BaseRoute], hosts: Iterable[str], where_paths_are_told: str) -> ASGIApp:
     """Return the application with these routes, for requests that could not be those of a foreign web page.
 
     ``hosts``: names under which it answers, beside addresses and localhost. ``where_paths_are_told``: the end

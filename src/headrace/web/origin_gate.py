@@ -15,7 +15,8 @@ _PAGE_HEADERS: Final = {
     "frame-ancestors 'none'",
     "Referrer-Policy": "no-referrer",
 }
-"""A page runs no code, has the style of a file of ours, and stands in no frame."""
+"""A page runs no code, has the style of a file of ours, and stands in no frame, unless it says itself what it
+may do."""
 
 
 class OriginGate:
@@ -35,7 +36,8 @@ class OriginGate:
                 headers = MutableHeaders(scope=message)
                 headers["X-Content-Type-Options"] = "nosniff"
                 if headers.get("content-type", "").startswith("text/html"):
-                    headers.update(_PAGE_HEADERS)
+                    for name, value in _PAGE_HEADERS.items():
+                        headers.setdefault(name, value)
             await send(message)
 
         error = self._rules.find_refusal(scope["method"], scope["path"], scope["headers"])

@@ -24,18 +24,22 @@ Headers = Iterable[tuple[bytes, bytes]]
 NAMELESS_PATHS: Final = frozenset({"/ping", "/live", "/ready"})
 """Answered under every name: probes ask by the name of a service, and learn nothing but a state."""
 
+CONSOLE_PATH: Final = "/console"
+"""Pages for people. The forms of these send no JSON, and prove by a token whose they are."""
+
 _VERBS_THAT_ONLY_ASK: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 _OWN_SITES: Final = frozenset({"same-origin", "none"})
 """A page of ours, and the person: the address line, a bookmark."""
 
 _JSON: Final = "application/json"
+_FORM: Final = "application/x-www-form-urlencoded"
 _HOST: Final = re.compile(r"(?:\[(?P<bracketed>[^\[\]]+)\]|(?P<plain>[^\[\]:]+))(?::[0-9]{1,5})?")
 _ORIGIN_SCHEME: Final = re.compile(r"https?://")
 _SHOWN_CHARS: Final = 60
 
 
 class BodyNotJsonError(InvalidArgumentError):
-    """The body of a request does not say that it is JSON."""
+    """The body of a request does not say that it is JSON; to the console, that it is of a form."""
 
 
 class ForeignHostError(InvalidArgumentError):
@@ -64,7 +68,8 @@ class OriginRules:
                     return ForeignHostError(_host_sentence(host))
         if verb in _VERBS_THAT_ONLY_ASK:
             return None
-        return _find_foreign_page(given) or _find_other_body(given)
+        kind = _FORM if path.startswith(f"{CONSOLE_PATH}/") else _JSON
+        return _find_foreign_page(given) or _find_other_body(given, kind)
 
     def _is_ours(self, host: str) -> bool:
         match = _HOST.fullmatch(host)
@@ -99,16 +104,17 @@ def _find_foreign_page(given: dict[str, list[str]]) -> HeadraceError | None:
     )
 
 
-def _find_other_body(given: dict[str, list[str]]) -> HeadraceError | None:
+def _find_other_body(given: dict[str, list[str]], wanted: str) -> HeadraceError | None:
     lengths = given.get("content-length", ())
     if "transfer-encoding" not in given and not any(length.strip("0") for length in lengths):
         return None
     kinds = given.get("content-type", [])
-    if kinds and all(kind.partition(";")[0].strip().lower() == _JSON for kind in kinds):
+    if kinds and all(kind.partition(";")[0].strip().lower() == wanted for kind in kinds):
         return None
     sent = f"not {kinds[0][:_SHOWN_CHARS]!r}" if kinds else "which it has not"
+    what = "JSON" if wanted == _JSON else "that of a form"
     return BodyNotJsonError(
-        f"a body is JSON and comes with the header Content-Type: {_JSON}, {sent}; nothing was done"
+        f"a body is {what} and comes with the header Content-Type: {wanted}, {sent}; nothing was done"
     )
 
 

@@ -86,9 +86,14 @@ def refusal(status: int, text: str, field: str = "") -> Response:
     return answer(Refusal(text, field), status, _HEADERS.get(status))
 
 
+def status_of(error: HeadraceError) -> int:
+    """Return the status of the answer for an error of ours."""
+    return next((_STATUS[kind] for kind in type(error).__mro__ if kind in _STATUS), _FAILURE)
+
+
 def refusal_of(error: HeadraceError) -> Response:
     """Return the answer for an error of ours."""
-    status = next((_STATUS[kind] for kind in type(error).__mro__ if kind in _STATUS), _FAILURE)
+    status = status_of(error)
     field = error.field if isinstance(error, InvalidFieldError) else ""
     return refusal(status, str(error) or type(error).__name__, field)
 

@@ -25,7 +25,7 @@ from headrace.errors import (
     TableNotEmptyError,
 )
 from headrace.limits import BULK_NAMES_MAX, TABLE_BATCH_BYTES_MAX, TABLE_VALUE_BYTES_MAX
-from headrace.model.attributes import ATTRIBUTE_NULL, AttributeUpdate
+from headrace.model.attributes import ATTRIBUTE_NULL, AttributeUpdate, UpdateKind
 from headrace.model.tables import NO_VERSION, NOT_EXISTS, TableDelta, TableEntry, TableInfo, TableKey
 
 Fault = Callable[[str, str], Awaitable[None]]
@@ -180,12 +180,15 @@ class FakeSegmentStores:
         updates: Sequence[AttributeUpdate] = (),
         expected_offset: int = -1,
     ) -> int:
-        assert not updates
         await self._enter("append", segment)
         found = self._segment(segment)
         if found.sealed:
             raise SegmentSealedError(segment)
         offset = found.length
+        for each in updates:
+            assert each.kind is UpdateKind.ACCUMULATE
+            value = found.attributes.get(each.attribute_id, 0)
+            found.attributes[each.attribute_id] = value + each.value
         if expected_offset not in {-1, offset}:
             raise OffsetMismatchError(segment, expected_offset, offset)
         found.data += data

@@ -105,7 +105,7 @@ def test_its_settings_are_those_of_a_standalone_server_without_the_controllers()
     every = {setting.key: setting for setting in walk(StandaloneConfig)}
     assert own.items() <= every.items()
     left = {key.partition(".")[0] for key in every.keys() - own.keys()}
-    assert left == {"advertise_controller", "controller_port", "controller", "scaling"}
+    assert left == {"advertise_controller", "controller_port", "controller", "rest", "scaling"}
 
 
 @pytest.mark.parametrize("key", ["controller_port", "advertise_controller", "controller.buckets"])

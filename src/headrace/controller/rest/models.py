@@ -10,7 +10,7 @@ Source: protocol, "REST interface".
 
 from __future__ import annotations
 
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
 from msgspec import UNSET, Meta, UnsetType
 
@@ -23,6 +23,7 @@ INT32_MAX: Final = (1 << 31) - 1
 SCALING_TYPES: Final = ("FIXED_NUM_SEGMENTS", "BY_RATE_IN_KBYTES_PER_SEC", "BY_RATE_IN_EVENTS_PER_SEC")
 RETENTION_TYPES: Final = ("LIMITED_DAYS", "LIMITED_SIZE_MB")
 SEALED: Final = "SEALED"
+ENCODINGS: Final = ("text", "hex")
 
 Int32 = Annotated[int, Meta(ge=0, le=INT32_MAX)]
 Int64 = Annotated[int, Meta(ge=0, le=INT64_MAX)]
@@ -92,6 +93,14 @@ class TruncateRequest(Model):
     cut: str | dict[str, int]
 
 
+class AppendRequest(Model):
+    """One event: its bytes as text or in hexadecimal, and its routing key, if it has one."""
+
+    data: str
+    key: str | None = None
+    encoding: Annotated[str, Meta(extra_json_schema={"enum": ENCODINGS})] = "text"
+
+
 # ---------------------------------------------------------------------------------------- answers
 
 
@@ -123,6 +132,63 @@ class StreamsList(Model):
     """Streams, by name."""
 
     streams: list[StreamProperty]
+
+
+class StreamFacts(Model):
+    """A stream: its state, its active segments, and the bytes in these that are not truncated.
+
+    Times in ms since 1970; ``stream_epoch`` counts its scales.
+    """
+
+    scope_name: str
+    stream_name: str
+    state: str
+    created: int
+    segments: int
+    stream_epoch: int
+    bytes: int
+    scaling_policy: ScalingConfig
+    retention_policy: RetentionConfig | UnsetType
+    tags: list[str]
+
+
+class StreamFactsPage(Model):
+    """Some streams, and where the next page begins; no token: there is none. A page may be empty before
+    the last one.
+    """
+
+    streams: list[StreamFacts]
+    token: str
+
+
+class EventFacts(Model):
+    """An event: its segment as number#epoch, where it begins, its bytes, and these as ``encoding`` says."""
+
+    segment: str
+    offset: int
+    bytes: int
+    encoding: str
+    data: Any
+    is_whole: bool
+    """False: ``data`` has only its beginning."""
+
+
+class EventsPage(Model):
+    """Events, those of a segment in their order; the cut behind them; which bound ended the page.
+
+    ``ended_by``: tail (there are no more), end (of a sealed stream), events, bytes or seconds.
+    """
+
+    events: list[EventFacts]
+    next_cut: str
+    ended_by: str
+
+
+class AppendedEvent(Model):
+    """Where an event was appended; no offset if the answer that said it was lost: it is durable."""
+
+    segment: str
+    offset: int | None
 
 
 class Segment(Model):

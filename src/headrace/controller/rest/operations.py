@@ -118,6 +118,36 @@ OPERATIONS: Final[Mapping[tuple[str, str], Operation]] = {
         m.CutAtTime,
         options=(Option("at", int, _TIME, required=True),),
     ),
+    ("GET", "/v1/streams"): Operation(
+        "listAllStreams",
+        "List streams of all scopes with what is known of each, a page at a time.",
+        m.StreamFactsPage,
+        options=(
+            Option("search", str, "only those whose SCOPE/STREAM, or one of whose tags, has this text"),
+            Option("limit", int, "streams in a page at most: 1 to 1,000; 100 if it is left out"),
+            Option("token", str, "where the page before ended"),
+        ),
+    ),
+    ("GET", f"{_STREAM}/events"): Operation(
+        "readEvents",
+        "Some events from a position on, and the cut behind them; bounded in events, bytes and seconds.",
+        m.EventsPage,
+        options=(
+            Option("from", str, "head, or tail: the last events; head if it is left out"),
+            Option("cut", str, "the text of a cut, instead"),
+            Option("at", int, f"a time instead, {_TIME}"),
+            Option("limit", int, "events at most: 1 to 1,000; 100 if it is left out"),
+            Option("decode", str, "auto, text, json or hex; auto if it is left out"),
+        ),
+    ),
+    ("POST", f"{_STREAM}/events"): Operation(
+        "appendEvent",
+        "Append one event; answers when it is durable. A call whose answer was lost may have appended it.",
+        m.AppendedEvent,
+        201,
+        m.AppendRequest,
+        refusals=(412,),
+    ),
     ("PUT", f"{_STREAM}/truncation"): Operation(
         "truncateStream",
         "Drop what lies before a cut, also of a sealed stream.",

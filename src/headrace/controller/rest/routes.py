@@ -12,7 +12,7 @@ from typing import Final
 from msgspec import UNSET
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
+from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp
 
 from headrace import __version__
@@ -28,6 +28,7 @@ from headrace.controller.rest.documents import (
     segment_offsets,
     stream_property,
 )
+from headrace.controller.rest.event_pages import event_handlers
 from headrace.controller.rest.failed_events import FAILED_PATH, failed_events_handler
 from headrace.controller.rest.group_readers import read_group, segments_of
 from headrace.controller.rest.models import (
@@ -46,12 +47,14 @@ from headrace.controller.rest.models import (
     TruncateRequest,
     UpdateStreamRequest,
 )
+from headrace.controller.rest.options import time_of
 from headrace.controller.rest.rules import RULES
+from headrace.controller.rest.stream_listing import LISTING_PATH, listing_handler
 from headrace.controller.server import Controller
 from headrace.controller.store.rows.stream_row import StreamRow, decode_stream
 from headrace.controller.workflows.cuts_in_time import cut_at
 from headrace.errors import NoSuchScopeError
-from headrace.limits import INT64_MAX, NAME_CHARS_MAX
+from headrace.limits import NAME_CHARS_MAX
 from headrace.model.names import READER_GROUP_PREFIX, check_user_name, segment_name
 from headrace.model.stream_cut import StreamCut
 from headrace.security.access import Gatekeeper
@@ -75,7 +78,6 @@ from headrace.web.store_pages import (
 
 _PAGE_ROWS: Final = 1000
 _SHOWN_CHARS: Final = 40
-_TIME: Final = re.compile(r"[0-9]{1,19}\Z")
 _USER_SCOPE: Final = re.compile(rf"[A-Za-z0-9.\-]{{1,{NAME_CHARS_MAX}}}\Z")
 
 
@@ -101,9 +103,9 @@ class RestRoutes:
         self._hosts = hosts
         self._context = controller.context
 
-    def application(self) -> ASGIApp:
-        """Return the application with all routes."""
-        return make_application(self.routes(), self._hosts, "/docs lists all")
+    def application(self, others: Iterable[BaseRoute] = ()) -> ASGIApp:
+        """Return the application with all routes, and with those of ``others``."""
+        return make_application([*self.routes(), *others], self._hosts, "/docs lists all")
 
     def routes(self) -> list[Route]:
         """Return all routes; a trailing slash is accepted everywhere."""
@@ -111,6 +113,7 @@ class RestRoutes:
         group = "/v1/scopes/{scope}/readergroups/{group}"
         needs_metadata: dict[str, dict[str, Handler]] = {
             "/v1/scopes": {"GET": self.list_scopes, "POST": self.create_scope},
+            LISTING_PATH: {"GET": listing_handler(self._context)},
             scope: {"GET": self.get_scope, "DELETE": self.delete_scope},
             f"{scope}/streams": {"GET": self.list_streams, "POST": self.create_stream},
             stream: {"GET": self.get_stream, "PUT": self.update_stream, "DELETE": self.delete_stream},
@@ -119,6 +122,7 @@ class RestRoutes:
             f"{stream}/cut": {"GET": self.cut_at},
             f"{stream}/truncation": {"PUT": self.truncate_stream},
             f"{stream}/purge": {"POST": self.purge_stream},
+            f"{stream}/events": event_handlers(self._context),
             f"{scope}/readergroups": {"GET": self.list_groups},
             group: {"GET": self.get_group, "DELETE": self.delete_group},
         }
@@ -333,14 +337,6 @@ def filter_of(request: Request) -> Callable[[str, StreamRow], bool]:
             raise InvalidFieldError(
                 "filter_type", f"filter_type is showInternalStreams or tag, not {kind[:_SHOWN_CHARS]!r}"
             )
-
-
-def time_of(request: Request, name: str) -> int:
-    """Return a query option that is a time in ms. Raises InvalidFieldError."""
-    text = request.query_params.get(name, "")
-    if not _TIME.match(text) or int(text) > INT64_MAX:
-        raise InvalidFieldError(name, f"{name} is a time in ms since 1970, not {text[:_SHOWN_CHARS]!r}")
-    return int(text)
 
 
 def check_scope_name(name: str) -> None:

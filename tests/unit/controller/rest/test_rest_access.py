@@ -22,6 +22,7 @@ BODIES = {
     ("PUT", "/v1/scopes/{scope}/streams/{stream}"): {"scalingPolicy": FIXED},
     ("PUT", "/v1/scopes/{scope}/streams/{stream}/state"): {"streamState": "SEALED"},
     ("PUT", "/v1/scopes/{scope}/streams/{stream}/truncation"): {"cut": {"0": 0, "1": 0}},
+    ("POST", "/v1/scopes/{scope}/streams/{stream}/events"): {"data": "hello"},
     ("PUT", "/v1/storage/optimiser"): {"paused": True},
 }
 OPTIONS = {"from": 0, "to": 1, "at": 1_700_000_000_000}
@@ -34,7 +35,7 @@ TABLE_OF_THE_PROTOCOL = {
         GET /v1/health/readiness      GET /v1/health/readiness/{part}
         GET /v1/health/liveness       GET /v1/health/liveness/{part}
         GET /v1/health/status         GET /v1/health/status/{part}""",
-    (ROOT, READ): "GET /v1/scopes GET /metrics",
+    (ROOT, READ): "GET /v1/scopes GET /v1/streams GET /metrics",
     (ROOT, UPDATE): """POST /v1/scopes                DELETE /v1/scopes/{scope}
         GET /v1/health/details        GET /v1/health/details/{part}
         GET /v1/cluster/health
@@ -45,11 +46,13 @@ TABLE_OF_THE_PROTOCOL = {
     (SCOPE, UPDATE): "POST /v1/scopes/{scope}/streams",
     (STREAM, READ): """GET /v1/scopes/{scope}/streams/{stream}
         GET /v1/scopes/{scope}/streams/{stream}/scaling-events
+        GET /v1/scopes/{scope}/streams/{stream}/events
         GET /v1/scopes/{scope}/streams/{stream}/cut""",
     (STREAM, UPDATE): """PUT /v1/scopes/{scope}/streams/{stream}
         DELETE /v1/scopes/{scope}/streams/{stream}
         PUT /v1/scopes/{scope}/streams/{stream}/state
         PUT /v1/scopes/{scope}/streams/{stream}/truncation
+        POST /v1/scopes/{scope}/streams/{stream}/events
         POST /v1/scopes/{scope}/streams/{stream}/purge""",
     (GROUP, READ): "GET /v1/scopes/{scope}/readergroups/{group}",
     (GROUP, UPDATE): "DELETE /v1/scopes/{scope}/readergroups/{group}",
