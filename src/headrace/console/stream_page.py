@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass, replace
 from typing import Any, Final
 from urllib.parse import quote
@@ -31,6 +32,8 @@ _SEGMENTS_WALKED_MAX: Final = 200_000
 _COUNTED_MAX: Final = 100
 """Segments whose events are asked for one by one."""
 _ROWS_MAX: Final = 200
+_DRAWN_AT_HAND: Final = 300
+"""Segments of a picture that takes a millisecond or two."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +76,7 @@ class StreamPages:
             is_sealed=row.state.name == "SEALED",
             created=row.created_ms,
             epoch=row.epoch.epoch,
-            picture=self._draw(scope, name, history),
+            picture=await self._draw(scope, name, history),
             first_epoch=history.first_epoch,
             spans=len(history.spans),
             bytes=sum(known.length - known.start_offset for known in facts.values() if known is not None),
@@ -96,12 +99,17 @@ class StreamPages:
         stream.check_readable()
         segments = stream.row.epoch.segment_ids()
         facts = dict(zip(segments, await self._context.segments.find(stream.segments(segments)), strict=True))
-        picture = self._draw(scope, name, await self._history(stream, facts))
+        picture = await self._draw(scope, name, await self._history(stream, facts))
         return HTMLResponse(picture, headers={"Cache-Control": "no-store"})
 
-    def _draw(self, scope: str, name: str, history: _History) -> str:
+    async def _draw(self, scope: str, name: str, history: _History) -> str:
         events = f"{CONSOLE_PATH}/streams/{quote(scope)}/{quote(name)}/events?at="
-        return draw_segments(history.spans, self._context.clock.now_ms(), events)
+        now_ms = self._context.clock.now_ms()
+        if len(history.spans) <= _DRAWN_AT_HAND:
+            return draw_segments(history.spans, now_ms, events)
+        # It may take a tenth of a second: in a thread, so that appends do not wait for it.
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(None, draw_segments, history.spans, now_ms, events)
 
     async def _history(self, stream: Stream, facts: dict[int, SegmentFacts | None]) -> _History:
         """Return from when to when each segment was, in the last stream epochs."""

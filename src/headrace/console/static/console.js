@@ -1,25 +1,40 @@
-// Makes pages live that are complete without it: parts that name where they come from are fetched again,
-// while the page is looked at. What a server says is put in only if it is a picture of ours.
+// Makes pages live that are complete without it: a part that names where it comes from is fetched again while
+// the page is looked at, and nobody points into it or has paused it. Of the answer only that part is taken.
 const PERIOD_MS = 2000;
 
 async function renew(place) {
-  if (document.hidden || place.matches(":hover, :focus-within")) return;
-  const answer = await fetch(place.dataset.live, { headers: { accept: "image/svg+xml" } });
+  const answer = await fetch(place.dataset.live);
   if (!answer.ok || answer.redirected) return;
-  const picture = new DOMParser().parseFromString(await answer.text(), "text/html").querySelector("svg.segments");
-  if (picture) place.replaceChildren(picture);
+  const page = new DOMParser().parseFromString(await answer.text(), "text/html");
+  const part = page.querySelector(place.dataset.part);
+  if (part) place.replaceChildren(part);
+}
+
+function pauseButton(place) {
+  const button = document.createElement("button");
+  button.type = "button";
+  const show = () => (button.textContent = place.dataset.paused ? "Go on" : "Pause");
+  button.addEventListener("click", () => {
+    if (place.dataset.paused) delete place.dataset.paused;
+    else place.dataset.paused = "yes";
+    show();
+  });
+  show();
+  return button;
 }
 
 for (const place of document.querySelectorAll("[data-live]")) {
   const again = async () => {
+    const left = document.hidden || place.dataset.paused || place.matches(":hover, :focus-within");
     try {
-      await renew(place);
+      if (!left) await renew(place);
     } catch {
       // The server is away: what was seen last stays, and it is asked again.
     }
     setTimeout(again, PERIOD_MS);
   };
   setTimeout(again, PERIOD_MS);
+  if (place.dataset.pause) document.querySelector(place.dataset.pause)?.append(pauseButton(place));
 }
 
 // A choice shows at once what it asks for.

@@ -24,7 +24,9 @@ BYTES_MAX: Final = 4 * MIB
 SECONDS_MAX: Final = 2.0
 _CHUNK_BYTES: Final = PREVIEW_BYTES + EVENT_HEADER_BYTES
 _TAIL_BYTES: Final = 1 * MIB
-"""Of all segments together that are looked at for the last events."""
+"""Of all segments of a stream epoch together that are looked at for the last events."""
+_TAIL_EPOCHS_MAX: Final = 8
+"""Stream epochs that are looked at for them, if there are few."""
 _TAIL_BYTES_MIN, _TAIL_BYTES_MAX = 4 << 10, 64 << 10
 _LENGTH: Final = struct.Struct(">q")
 
@@ -109,10 +111,28 @@ async def read_events(
 
 
 async def read_last(context: ControllerContext, stream: Stream, count_max: int) -> FoundEvents:
-    """Read the last events of each active segment that lie in its last bytes; behind them is the tail."""
-    segments = stream.row.epoch.segment_ids()
+    """Read the last events of each active segment that lie in its last bytes; while there are too few, those
+    of the segments before them as well. Behind them is the tail.
+    """
+    epochs, found, seen = stream.epochs(), list[FoundEvent](), set[int]()
+    active = epochs.row.epoch.segment_ids()
+    facts = await context.segments.find(stream.segments(active))
+    behind = {each: known.length for each, known in zip(active, facts, strict=True) if known is not None}
+    last = epochs.last_epoch
+    for number in range(last, max(-1, last - _TAIL_EPOCHS_MAX), -1):
+        ids = (await epochs.read([number]))[number].segment_ids()
+        new = [each for each in ids if each not in seen]
+        seen.update(new)
+        found = await _read_last_of(context, stream, new, count_max - len(found)) + found
+        if len(found) >= count_max:
+            break
+    return FoundEvents(found[-count_max:], behind, "tail" if behind else "end")
+
+
+async def _read_last_of(
+    context: ControllerContext, stream: Stream, segments: list[int], count_max: int
+) -> list[FoundEvent]:
     facts = await context.segments.find(stream.segments(segments))
-    behind = {each: known.length for each, known in zip(segments, facts, strict=True) if known is not None}
     window = min(_TAIL_BYTES_MAX, max(_TAIL_BYTES_MIN, _TAIL_BYTES // max(1, len(segments))))
     share = max(1, count_max // max(1, len(segments)))
     found: list[FoundEvent] = []
@@ -122,11 +142,11 @@ async def read_last(context: ControllerContext, stream: Stream, count_max: int) 
         begin = max(known.start_offset, known.length - window)
         data = await _read_all(context, stream.segment(segment_id), begin, known.length - begin)
         frames = last_frames(data, from_start=begin == known.start_offset)
-        for first, last in frames[-share:]:
-            payload = data[first + EVENT_HEADER_BYTES : last]
+        for first, end in frames[-share:]:
+            payload = data[first + EVENT_HEADER_BYTES : end]
             found.append(FoundEvent(segment_id, begin + first, len(payload), payload))
         await asyncio.sleep(0)
-    return FoundEvents(found[:count_max], behind, "tail" if behind else "end")
+    return found
 
 
 async def _read_some(

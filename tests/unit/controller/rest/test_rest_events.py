@@ -120,6 +120,15 @@ async def test_the_last_events_are_found_from_the_end(web, world):
     assert (await web.get(EVENTS, params={"cut": page["nextCut"]})).json()["events"] == []
 
 
+async def test_the_last_events_of_a_stream_that_has_just_split_are_those_before(web, controller):
+    await append(web, "before")
+    await split(controller, [0])
+    await append(web, "after")
+    page = (await web.get(EVENTS, params={"from": "tail"})).json()
+    assert [each["data"] for each in page["events"]] == ["before", "after"]
+    assert (await web.get(EVENTS, params={"cut": page["nextCut"]})).json()["events"] == []
+
+
 async def test_of_a_large_event_the_beginning_is_shown(web, world):
     name = segment_name("demo", "orders", 0)
     world.segments.write(name, frame(b"x" * 3_000_000) + frame(b"next"))
