@@ -8,6 +8,7 @@ import warnings
 import pytest
 
 from headrace.testing import LocalServer
+from tests.secure_server import USERS, SecureServer
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 pytestmark = [pytest.mark.slow, pytest.mark.cluster]
@@ -72,3 +73,40 @@ def test_a_person_looks_at_a_stream_that_splits(browser):
             expect(page.locator(".events pre").first).to_have_text("<b>x</b><script>evil()</script>")
             context.close()
         assert (said, asked) == ([], {server.rest_url.split("/")[2]})
+
+
+def test_with_users_and_tls_people_sign_in_and_see_what_they_may(browser, tmp_path):
+    from playwright.sync_api import expect
+
+    with SecureServer(tmp_path) as server:
+        with server.connect_blocking() as client:
+            client.create_scope("sales")
+            client.create_stream("sales/shared")
+        context = browser.new_context(ignore_https_errors=True)
+        page, said = context.new_page(), []
+        page.on("console", lambda message: said.append(message.text))
+        place = f"{server.rest_url}/console/streams/sales/shared"
+        page.goto(place)
+
+        def sign_in(user, password):
+            page.get_by_label("User").fill(user)
+            page.get_by_label("Password").fill(password)
+            page.get_by_role("button", name="Sign in").click()
+
+        sign_in("reader", "wrong")
+        expect(page.get_by_role("alert")).to_be_visible()
+        sign_in("reader", USERS["reader"][0])
+        expect(page).to_have_url(place)
+        expect(page.locator("rect.segment")).to_have_count(1)
+        expect(page.get_by_text("Seal", exact=True)).to_have_count(0)
+        (cookie,) = context.cookies()
+        assert (cookie["httpOnly"], cookie["secure"], cookie["sameSite"]) == (True, True, "Strict")
+        page.get_by_role("button", name="Sign out").click()
+        page.goto(place)
+        sign_in("admin", USERS["admin"][0])
+        page.get_by_text("Seal", exact=True).first.click()
+        page.get_by_label("Type sales/shared").last.fill("sales/shared")
+        page.get_by_role("button", name="Seal").click()
+        expect(page.get_by_text("sealed", exact=True)).to_be_visible()
+        context.close()
+        assert said == []
