@@ -32,6 +32,8 @@ _SEGMENTS_WALKED_MAX: Final = 200_000
 _COUNTED_MAX: Final = 100
 """Segments whose events are asked for one by one."""
 _ROWS_MAX: Final = 200
+_PICTURES_AT_ONCE: Final = 2
+"""However many pages are open: those that wait longer ask again later."""
 _DRAWN_AT_HAND: Final = 300
 """Segments of a picture that takes a millisecond or two."""
 
@@ -50,6 +52,7 @@ class StreamPages:
         self._controller = controller
         self._context = controller.context
         self._frame = frame
+        self._pictures = asyncio.Semaphore(_PICTURES_AT_ONCE)
 
     async def show(self, request: Request) -> Response:
         """Answer with the page."""
@@ -66,7 +69,9 @@ class StreamPages:
         may_change = caller is None or (
             caller.permission(stream_resource(scope, name)) >= Permission.READ_UPDATE
         )
-        history = await self._history(stream, facts)
+        async with self._pictures:
+            history = await self._history(stream, facts)
+            picture = await self._draw(scope, name, history)
         return self._frame.page(
             request,
             "stream.html",
@@ -76,7 +81,7 @@ class StreamPages:
             is_sealed=row.state.name == "SEALED",
             created=row.created_ms,
             epoch=row.epoch.epoch,
-            picture=await self._draw(scope, name, history),
+            picture=picture,
             first_epoch=history.first_epoch,
             spans=len(history.spans),
             bytes=sum(known.length - known.start_offset for known in facts.values() if known is not None),
@@ -99,7 +104,8 @@ class StreamPages:
         stream.check_readable()
         segments = stream.row.epoch.segment_ids()
         facts = dict(zip(segments, await self._context.segments.find(stream.segments(segments)), strict=True))
-        picture = await self._draw(scope, name, await self._history(stream, facts))
+        async with self._pictures:
+            picture = await self._draw(scope, name, await self._history(stream, facts))
         return HTMLResponse(picture, headers={"Cache-Control": "no-store"})
 
     async def _draw(self, scope: str, name: str, history: _History) -> str:

@@ -23,6 +23,8 @@ from headrace.web.process_parts import Contributor
 _ROWS: Final = 100
 """Of one page."""
 _LARGEST: Final = 8
+_LOOKS_MAX: Final = 20
+"""Pages of the listing, of 5,000 rows each, that are looked at for one page of ours."""
 _SEARCH_CHARS_MAX: Final = 200
 
 _ORDERS: Final[dict[str, Callable[[StreamFacts], Any]]] = {
@@ -93,14 +95,15 @@ class StreamsPages:
     async def _find(self, request: Request, search: str) -> tuple[list[StreamFacts], bool]:
         """Return the streams that match, and whether these are all."""
         context, found, token = self._controller.context, list[StreamFacts](), ""
-        while True:
+        for _ in range(_LOOKS_MAX):
             page = await list_streams(
                 context, lambda resource: shows(request, resource), search, LIMIT_MAX - len(found), token
             )
             found += page.streams
             token = page.token
-            if not token or len(found) >= LIMIT_MAX or not page.streams:
-                return found, not token
+            if not token or len(found) >= LIMIT_MAX:
+                break
+        return found, not token
 
 
 def _row(facts: StreamFacts) -> dict[str, Any]:

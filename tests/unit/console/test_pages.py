@@ -154,3 +154,10 @@ async def test_a_stream_of_many_segments_has_a_page_of_bounded_size(world):
         page = await web.get("/console/streams/demo/orders")
         assert (page.status_code, len(page.content) < 300_000) == (200, True)
         assert "300 more are left out" in page.text
+
+
+async def test_a_search_looks_beyond_streams_that_do_not_match(world, monkeypatch):
+    monkeypatch.setattr("headrace.controller.rest.stream_listing.ROWS_MAX", 2)
+    names = {f"a{number}": 1 for number in range(12)} | {"wanted": 1}
+    async with open_console(world, **names) as controller, browsing(controller) as web:
+        assert "/demo/wanted" in (await web.get("/console/streams?search=wanted")).text

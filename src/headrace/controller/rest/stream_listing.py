@@ -25,7 +25,7 @@ from headrace.web.refusals import Handler, InvalidFieldError
 LISTING_PATH: Final = "/v1/streams"
 LIMIT_MAX: Final = 1000
 _LIMIT: Final = 100
-_ROWS_MAX: Final = 5000
+ROWS_MAX: Final = 5000
 """Rows of streams that are looked at for one page, whether they belong to it or not."""
 _PAGE_ROWS: Final = 200
 _SEGMENTS_MAX: Final = 50_000
@@ -54,7 +54,7 @@ async def list_streams(
             continue
         at = position if scope == after_scope else b""
         while True:
-            if len(found) >= limit or looked_at >= _ROWS_MAX:
+            if len(found) >= limit or looked_at >= ROWS_MAX:
                 return StreamFactsPage(await _facts_of(context, found), f"{scope}:{at.hex()}")
             try:
                 count = min(_PAGE_ROWS, limit - len(found))
