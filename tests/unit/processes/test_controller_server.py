@@ -15,6 +15,7 @@ from headrace.cluster.store_node import StoreNode
 from headrace.errors import InvalidArgumentError, PreconditionError
 from headrace.processes.controller_config import ControllerServerConfig
 from headrace.processes.controller_server import ControllerServer
+from headrace.processes.process_config import RestConfig
 from headrace.runtime.clock import SystemClock
 from headrace.runtime.entropy import SystemEntropy
 from headrace.runtime.settings_sources import load
@@ -129,6 +130,36 @@ async def test_it_is_alive_before_there_are_stores_and_goes_on_when_its_sessions
             await asyncio.wait([starting])
             await server.stop()
             assert await observer.children("leader") == []
+            await observer.close()
+
+
+@pytest.mark.real_loop
+@pytest.mark.slow
+@pytest.mark.parametrize(("console", "status"), [(True, 503), (False, 404)])
+async def test_its_pages_for_browsers_can_be_left_out(console, status):
+    async with cluster() as coordinator:
+        config = ControllerServerConfig(**AT, rest=RestConfig(console=console))
+        server = ControllerServer(config, coordinator=coordinator)
+        starting = asyncio.ensure_future(server.start())
+        observer = await coordinator.observe()
+
+        async def leader():
+            names = await observer.children("leader")
+            node = await observer.read(f"leader/{names[0]}") if names else None
+            return b"" if node is None else node.data
+
+        try:
+            await until(leader)
+            address = (await leader())[20:].decode()
+            async with httpx.AsyncClient(base_url=f"http://{address}", trust_env=False, timeout=60) as web:
+                assert (await web.get("/live")).status_code == 200
+                page = await web.get("/console/")
+                # There is no store yet, so there is nothing to show.
+                assert (page.status_code, "<html" in page.text) == (status, console)
+        finally:
+            starting.cancel()
+            await asyncio.wait([starting])
+            await server.stop()
             await observer.close()
 
 
