@@ -1,7 +1,9 @@
 """What every test may rely on, however the run was started."""
 
+import asyncio
 import os
 import signal
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from hypothesis import settings
@@ -40,12 +42,16 @@ def pytest_collection_modifyitems(items):
 def zookeeper(tmp_path_factory):
     """A ZooKeeper server, one for all tests of this process; a test takes a root of its own."""
     from headrace.testing.zookeeper_server import ZooKeeperServer
+    from tests.zookeeper_cluster import first_session
 
     try:
         server = ZooKeeperServer(tmp_path_factory.mktemp("zookeeper"), session_ms_max=20_000)
     except UnsupportedError as error:
         pytest.skip(str(error))
     with server:
+        # The first session of a young Java takes longer than most tests have patience for.
+        with ThreadPoolExecutor(1) as thread:
+            thread.submit(asyncio.run, first_session(server.port)).result()
         yield server
 
 

@@ -43,6 +43,14 @@ class Cluster:
         return await self.coordinator(*ports, **options).open()
 
 
+async def first_session(port):
+    """Have one session, and end it."""
+    location = CoordinatorLocation.parse(f"zk://127.0.0.1:{port}/first")
+    coordinator = make_coordinator(location, SystemThreads(), ZooKeeperConfig(session_s=20.0, margin_s=1.0))
+    session = await coordinator.open()
+    await session.close()
+
+
 class _Closing:
     def __init__(self, inner, sessions):
         self._inner = inner
