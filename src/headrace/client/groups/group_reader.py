@@ -176,7 +176,7 @@ class GroupReader(SegmentInputs):
             while not self._ended:
                 self._wake.clear()
                 await self._look(loop.time())
-                pause = max(0.0, self._timers.next() - loop.time())
+                pause = max(0.0, self._timers.next(is_held=self._held) - loop.time())
                 with suppress(TimeoutError):
                     async with asyncio.timeout(pause):
                         await self._wake.wait()

@@ -34,9 +34,10 @@ class GroupTimers:
         self.checkpoint = now + TIME_UNIT_S
         self._last_checkpoint = now
 
-    def next(self) -> float:
-        """Return when to look again at the latest."""
-        return min(self.fetch, self.report, self.acquire, self.config_check, self.checkpoint)
+    def next(self, *, is_held: bool) -> float:
+        """Return when to look again at the latest; nothing is acquired while a checkpoint is to be passed."""
+        due = min(self.fetch, self.report, self.config_check, self.checkpoint)
+        return due if is_held else min(due, self.acquire)
 
     def on_fetched(self, now: float, refresh_ms: int) -> None:
         self.fetch = now + min(FETCH_S_MAX, max(_FETCH_S_MIN, refresh_ms / 1000))

@@ -91,11 +91,13 @@ def test_nobody_is_dead_for_one_who_looked_away():
 
 def test_times():
     timers = GroupTimers(100.0)
-    assert timers.next() == 100.0, "it acquires at once"
+    assert timers.next(is_held=False) == 100.0, "it acquires at once"
     timers.on_fetched(100.0, 3000)
     timers.on_reported(100.0, readers=2)
     timers.on_attempted(100.0, readers=4, ranking=1)
     assert (timers.fetch, timers.report, timers.acquire, timers.release) == (101.0, 103.0, 103.0, 102.0)
+    timers.acquire = 100.0
+    assert timers.next(is_held=True) == 101.0, "it does not try again and again to acquire"
     timers.on_reported(100.0, readers=50)
     assert timers.report == 110.0, "others would take it for dead"
     timers.on_reader_left(100.0, readers=3, ranking=2)
