@@ -136,10 +136,13 @@ def pass_checkpoint(state: GroupState, reader: str, name: str, positions: Offset
 
 
 def automatic_checkpoint(state: GroupState, name: str) -> list[Update]:
-    """Create a checkpoint in place of all before, unless one is waited for."""
+    """Create a checkpoint in place of all before, unless one is waited for.
+
+    The last one stays until the next time: who has asked for it may not have seen yet that it is complete.
+    """
     if state.checkpoints.pending or name in state.checkpoints.names:
         return []
-    return [CreateCheckpoint(name), ClearCheckpointsBefore(name)]
+    return [*(ClearCheckpointsBefore(each) for each in state.checkpoints.names[-1:]), CreateCheckpoint(name)]
 
 
 def create_checkpoint(state: GroupState, name: str) -> list[Update]:

@@ -16,7 +16,7 @@ from simulated_clients import SimulatedClients
 from headrace.client.groups import group_state, proposals
 from headrace.client.groups.group_reader import GroupReader
 from headrace.client.groups.updates import AcquireSegment, SegmentCompleted
-from headrace.errors import PreconditionError, ReaderOfflineError, ThrottledError
+from headrace.errors import ReaderOfflineError, ThrottledError
 from headrace.model.key_space import KeyRange, split_evenly
 from headrace.model.names import segment_name
 from headrace.testing.network_config import NetworkConfig
@@ -170,7 +170,7 @@ class Readers:
             await asyncio.sleep(self.draws.random() * 10)
             try:
                 (cut,) = (await group.checkpoint(f"check{number}", timeout_s=300)).values()
-            except (PreconditionError, ThrottledError, TimeoutError):
+            except (ThrottledError, TimeoutError):
                 continue
             self.judge_cut(cut.offsets)
 

@@ -10,8 +10,9 @@ from headrace.client.groups.acquire_policy import (
 )
 from headrace.client.groups.group_cuts import to_cuts, to_ends, to_offsets
 from headrace.client.groups.group_lag import has_read, segment_lags
-from headrace.client.groups.group_state import UNKNOWN_DISTANCE, GroupState
+from headrace.client.groups.group_state import UNKNOWN_DISTANCE, GroupState, apply
 from headrace.client.groups.liveness import Liveness
+from headrace.client.groups.proposals import automatic_checkpoint, create_checkpoint
 from headrace.client.groups.timers import GroupTimers
 from headrace.client.segment_address import SegmentAddress
 from headrace.limits import INT64_MAX
@@ -135,3 +136,17 @@ def test_what_is_left_is_counted_to_the_ends():
     assert has_read(StreamCut("s", "t", {0: 30, 1: 100}), lags)
     assert not has_read(StreamCut("s", "t", {0: 31, 1: 100}), lags)
     assert not has_read(StreamCut("s", "t", {1: 100, 2: 1}), lags)
+
+
+def test_what_waits_for_a_checkpoint_finds_it_though_an_automatic_one_came_behind():
+    state = group(free=2)  # without readers a checkpoint is complete at once
+    kept = []
+    for make, name in (
+        (create_checkpoint, "mine"),
+        (automatic_checkpoint, "first"),
+        (automatic_checkpoint, "second"),
+    ):
+        for update in make(state, name):
+            state = apply(state, update)
+        kept.append(state.checkpoints.names)
+    assert kept == [("mine",), ("mine", "first"), ("first", "second")]
