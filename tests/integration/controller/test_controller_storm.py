@@ -23,6 +23,8 @@ from tests.unit.controller.calls import eventually
 
 TROUBLES = 6 if is_long() else 4
 RETAINED = 2000
+PATIENCE_S = 200
+"""A busy machine takes half a minute for all of it, where a quiet one takes six seconds."""
 
 
 class Work:
@@ -112,11 +114,10 @@ class Trouble:
         async def has_worked():
             return self._work.steps >= goal
 
-        await eventually(has_worked, 60)
+        await eventually(has_worked, PATIENCE_S)
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(60)
 @pytest.mark.parametrize("seed", seeds(1))
 async def test_nothing_is_lost_or_doubled_while_controllers_come_and_go(seed):
     chance = random.Random(seed)
@@ -147,7 +148,7 @@ async def test_nothing_is_lost_or_doubled_while_controllers_come_and_go(seed):
             async def is_visible(transaction=transaction):
                 return await transaction.status() is TransactionStatus.COMMITTED
 
-            await eventually(is_visible, 60)
+            await eventually(is_visible, PATIENCE_S)
         assert work.scales
         await events.check(client)
         found = [event.decode() for event in await read(client, "transactions")]

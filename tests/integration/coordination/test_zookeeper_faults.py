@@ -14,7 +14,7 @@ from headrace.errors import (
 from headrace.testing.conformance.coordination import Changes, eventually_children
 from tests.zookeeper_cluster import Cluster
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(60)]
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(200)]
 
 
 @pytest.fixture
