@@ -43,6 +43,17 @@ async def test_a_large_event_is_written_like_any_other_between_those_of_its_key(
     assert set(system.store.segments) == {"s/t/0.#epoch.0"}
 
 
+async def test_of_too_many_at_once_of_which_one_is_large_none_is_taken(system, client):
+    system.controller.create("s", "t")
+    small = [bytes(8 * MIB)] * 64  # one object: 512 MiB are given, and not held
+    async with client.event_writer("s/t") as writer:
+        with pytest.raises(EventTooLargeError):
+            writer.write_many([b"first", LARGE, *small], "key")
+        assert writer.bytes_held == 0
+        await writer.write(b"next", "key")
+    assert told(in_order(system)) == [b"next"]
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [None, "etl"])
 async def test_large_events_in_batches_keep_their_place(system, client, name):

@@ -38,7 +38,7 @@ from headrace.client.writer.large_output import LargeOutput
 from headrace.client.writer.large_source import LargeSource, PrefixedSource, source_on_loop
 from headrace.client.writer.places import Places, resolve_places, slice_places
 from headrace.client.writer.rerouting import divide_block
-from headrace.client.writer.routed_writer import RoutedWriter
+from headrace.client.writer.routed_writer import MANY_BYTES_MAX, RoutedWriter
 from headrace.client.writer.routing import check_key
 from headrace.client.writer.segment_output import RESUME_S, SegmentOutput
 from headrace.errors import (
@@ -118,7 +118,9 @@ class EventWriter(RoutedWriter):
                 raise
             if prefixes is not None:
                 events = list(map(add, prefixes, events))
-            event_lengths(events, bytes_max=self.event_bytes_max)
+            total = sum(event_lengths(events, bytes_max=self.event_bytes_max))
+            if total > MANY_BYTES_MAX:  # before anything is taken
+                raise EventTooLargeError(total, MANY_BYTES_MAX) from None
             self._take_some_large(events, resolve_places(places, len(events), self._spread), ack)
 
     def _take_some_large(self, events: Sequence[bytes], positions: Any, ack: Ack) -> None:
